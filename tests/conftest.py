@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,13 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Take one thread before any fixture of a test, whatever an earlier one has left: the last bits depend on it."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 LONGEST = ("tests/cluster/test_two_hosts", "tests/experiments/execution/", "tests/cse_core/evaluation/test_gold")

@@ -1,5 +1,6 @@
 """The console of all commands, and the progress bar of a sweep."""
 
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from rich.progress import (
 from experiments.cli.command import RESUME
 from experiments.storage.credentials import redact_credentials
 
+QUOTED = re.compile(r"'[^']*'")  # a name in a message
 PRINT_SECONDS = 30.0  # between lines where there is no terminal
 # Paths, labels and names may hold brackets and colons: text is printed as it is, never as markup or emoji.
 console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True, markup=False, emoji=False)
@@ -119,8 +121,14 @@ def _time_left(task: Task) -> str:
 
 
 def print_failures(failed: Mapping[str, str], ended: bool) -> None:
-    """Print what failed and why, and how to resume if interrupted."""
+    """Print what failed and why, and how to resume if interrupted; reasons that differ in a quoted name only once."""
+    alike: dict[str, list[str]] = {}
     for name, reason in failed.items():
-        console.print(f"failed: {name}: {redact_credentials(reason)}", style="red")
+        alike.setdefault(QUOTED.sub("", reason), []).append(name)
+    for first, *others in alike.values():
+        console.print(f"failed: {first}: {redact_credentials(failed[first])}", style="red")
+        of = [f"{name}: {quoted[0]}" if (quoted := QUOTED.findall(failed[name])) else name for name in others]
+        if others:
+            console.print(f"failed for the same reason: {redact_credentials(', '.join(of))}", style="red")
     if not ended:
         console.print(RESUME)

@@ -1,4 +1,4 @@
-"""One thread for all tests of the core, as bits depend on it, and encoders that several rooms need."""
+"""Encoders that several rooms need."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,6 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from cse_core.data import synthetic
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """Take one thread before any fixture of a test, whatever an earlier test in this process has left."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

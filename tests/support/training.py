@@ -53,8 +53,6 @@ class Trained:
 
     @classmethod
     def of(cls, store: Path, *left: int, rules: tuple[str, ...], save_seconds: float) -> "Trained":
-        torch.set_num_threads(1)
-
         def copy(step: int, history: History) -> None:
             if step in left:
                 shutil.copytree(store / TINY.key, store / "left" / str(step))

@@ -1,7 +1,7 @@
 """The classifiers trained side by side against SentEval's, trained one after another with torch's own layers."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import numpy as np
@@ -15,13 +15,6 @@ from tests.support import senteval_reference as reference
 
 settings = pytest.mark.parametrize("setting", SETTINGS)
 OPTIMISERS = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}
-
-
-@pytest.fixture(autouse=True)
-def thread_count() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def generated(n: int, d: int = 10, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -107,6 +107,18 @@ def test_brackets_and_colons_of_paths_labels_and_names_are_printed_as_they_are(
     assert capsys.readouterr().out.count(text) >= 8
 
 
+def test_a_reason_that_runs_share_is_printed_once_with_what_each_names(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = "FileNotFoundError: backbone '{}': neither embedded nor on the hub"
+    failed = {"A (1)": lost.format("a/a"), "B (2)": "ValueError: damaged", "C (3)": lost.format("c/c")}
+    module.print_failures(failed | {"D (4)": "ValueError: damaged"}, ended=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "failed: A (1): FileNotFoundError: backbone 'a/a': neither embedded nor on the hub",
+        "failed for the same reason: C (3): 'c/c'",
+        "failed: B (2): ValueError: damaged",
+        "failed for the same reason: D (4)",
+    ]
+
+
 def test_a_bar_shows_the_names_of_runs_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar({"a": "[old] SimCSE [/x]"}) as bar:
         bar.move("a", 0.3, "scoring [mean]")

@@ -41,7 +41,6 @@ def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path
     assert again.returncode == 0, again.stdout + again.stderr
     assert "3 runs, 2 done, 1 to do" in again.stdout
     assert before.items() <= finished_at(mlruns).items()
-    torch.set_num_threads(1)
     train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
     expected = weights(tmp_path, tiny_study.run().key)
     assert all(equal(weights(mlruns / "store", run.key), expected) for run in runs.values())
@@ -77,7 +76,6 @@ def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest
         cluster.shutdown()
     assert [above for _, above in held(mlruns)].count(raylet) == 1
     assert len(held(mlruns)) == 3  # the run on the node came there again, on the other one
-    torch.set_num_threads(1)
     train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
     expected = weights(tmp_path, tiny_study.run().key)
     for row in tiny_study.held(tiny_study.SCALE).rows:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import RankCSE
@@ -91,7 +90,6 @@ def test_a_row_of_each_study_is_rehearsed_and_rows_differ_where_studies_do() -> 
 def test_every_published_run_resumes_to_the_same_bits(
     name: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
-    torch.set_num_threads(1)
     store, row = tmp_path_factory.getbasetemp() / "needed", TINY[name, "bert-base-uncased"]
     for job in needed_jobs(row):
         assert isinstance(job.encoder, Run)

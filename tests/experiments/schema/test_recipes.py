@@ -6,7 +6,6 @@ from statistics import mean
 from typing import Any
 
 import pytest
-import torch
 
 from cse_core.methods import METHODS, compcse, whitenedcse
 from cse_core.methods.sncse import SNCSE
@@ -146,7 +145,6 @@ def test_a_substitute_is_said_by_the_method_through_all_that_hold_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*METHODS, "rankencoder on sncse"])
 def test_every_method_learns_on_real_sentences(name: str, tmp_path: Path, real_data: Path) -> None:
-    torch.set_num_threads(1)
     rescaled = {**SMALL.rescaled, "rankencoder": {BASE: {"corpus_size": 500}}}
     batch = 64 if name == "whitenedcse" else 32  # its loss is too noisy in batches of 32
     scale = replace(SMALL, corpus=Corpus("wiki_sentences_1m", 16 * batch), rescaled=rescaled)
