@@ -113,5 +113,6 @@ def _panel(axes: Axes, gains: Sequence[Gain]) -> None:
             axes.plot((x, x), gain.band, color=style.INK, linewidth=1.2)
         face = style.INK if gain.how == TUNED else "white"
         axes.plot(x, gain.mean, "D" if gain.how == PUBLISHED else "o", color=style.INK, markerfacecolor=face)
-    for name in BACKBONES.keys() - {gain.backbone for gain in gains}:
+    known = {gain.backbone for gain in gains}
+    for name in (name for name in BACKBONES if name not in known):
         axes.annotate(MISSING, (places[name], 0), (0, 6), textcoords="offset points", ha="center", fontsize=6)

@@ -1,6 +1,7 @@
 """Make README's four lines: what each paper's first claim comes to here, by which reading and training, and why."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from analysis.cells import Results
 from analysis.report.blocks import block
@@ -12,24 +13,36 @@ from experiments.cli.console import counted
 from experiments.schema.contrasts import MEAN, Contrast
 
 Choose = Callable[[str], list[Results]]  # the results of the studies of a name
-Shown = tuple[str, str, str, str]  # words before a gain, its study, the two rows that it is the difference of
 NOT_RUN = "not run yet"
 PLAN = "plan2-first-plan"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A gain: the words before it, its study, the rows that it is the difference of, and whether seed by seed."""
+
+    words: str
+    study: str
+    plus: str
+    minus: str
+    paired: bool = False
+
+
 # By paper what is shown of its gain, and whether to believe the paper here. A gain that is not recorded says so.
 ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
     "RankCSE": (
         (
-            ("one epoch, ListNet", PLAN, "ListNet, one epoch", "SimCSE, one epoch"),
-            ("one epoch, ListMLE", PLAN, "ListMLE, one epoch", "SimCSE, one epoch"),
-            ("eight epochs, ListNet, planned", PLAN, "ListNet, 8 epochs", "SimCSE, 8 epochs"),
+            Shown("one epoch, ListNet", PLAN, "ListNet, one epoch", "SimCSE, one epoch"),
+            Shown("one epoch, ListMLE", PLAN, "ListMLE, one epoch", "SimCSE, one epoch"),
+            Shown("eight epochs, ListNet, planned", PLAN, "ListNet, 8 epochs", "SimCSE, 8 epochs"),
         ),
         "**Not shown.** Level with SimCSE after one epoch. The loss after eight is of the length of training: its "
         "teachers are then worse than the SimCSE beside it, which the paper's were not.",
     ),
     "RankEncoder": (
         (
-            ("one epoch, the paper's weight", "plan2-disjoint", "RankEncoder", "SimCSE"),
-            (
+            Shown("one epoch, the paper's weight, seed by seed", "plan-orders", "RankEncoder", "SimCSE", paired=True),
+            Shown(
                 "eight epochs, 50 times that, planned",
                 "plan-ranks",
                 "RankEncoder, 8 epochs",
@@ -41,23 +54,23 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
     ),
     "WhitenedCSE": (
         (
-            ("the text's views, planned", "plan2-disjoint", "WhitenedCSE", "SimCSE"),
-            (
+            Shown("the text's views, planned", "plan2-disjoint", "WhitenedCSE", "SimCSE"),
+            Shown(
                 "the released code's views, planned",
                 "plan2-whitening",
                 "WhitenedCSE, dropout views",
                 "SimCSE",
             ),
-            ("three such views, no whitening", "plan2-whitening", "three dropout views, no whitening", "SimCSE"),
+            Shown("three such views, no whitening", "plan2-whitening", "three dropout views, no whitening", "SimCSE"),
         ),
         "**Depends on the reading.** By the text its views collapse, below the untrained encoder. With those of the "
         "released code it gains a fifth of what is printed, and the views without whitening do not.",
     ),
     "CompCSE": (
         (
-            ("one epoch, planned", PLAN, "CompCSE", "SimCSE, the same ten seeds"),
-            ("halves of shuffled words", PLAN, "halves of shuffled words", "SimCSE, the same ten seeds"),
-            ("two random crops", PLAN, "two random crops", "SimCSE, the same ten seeds"),
+            Shown("one epoch, planned", PLAN, "CompCSE", "SimCSE, the same ten seeds"),
+            Shown("halves of shuffled words", PLAN, "halves of shuffled words", "SimCSE, the same ten seeds"),
+            Shown("two random crops", PLAN, "two random crops", "SimCSE, the same ten seeds"),
         ),
         "**Not for its reason.** Within a point of SimCSE, and what needs no halves of a sentence helps as much.",
     ),
@@ -69,7 +82,7 @@ def answers_grid(choose: Choose) -> Grid:
     """Return a line for each paper: the printed gain over SimCSE, the gains here, whether to believe it and why."""
     printed = printed_by_paper()
     rows = tuple(
-        (paper, number(printed[paper], sign=True), "<br>".join(_shown(choose, *each) for each in shown), belief)
+        (paper, number(printed[paper], sign=True), "<br>".join(_shown(choose, each) for each in shown), belief)
         for paper, (shown, belief) in ANSWERS.items()
     )
     return Grid("", ("paper", "its gain", "here", "believe it?"), rows)
@@ -79,24 +92,25 @@ def gains_shown(choose: Choose) -> list[tuple[str, str, Estimate | None, float]]
     """Return of each line the paper, the words before each gain, the gain and what is printed."""
     printed = printed_by_paper()
     return [
-        (paper, words, _gain(choose, *rows), printed[paper])
+        (paper, each.words, _gain(choose, each), printed[paper])
         for paper, (shown, _) in ANSWERS.items()
-        for words, *rows in shown
+        for each in shown
     ]
 
 
-def _gain(choose: Choose, study: str, plus: str, minus: str) -> Estimate | None:
-    results = choose(study)[0]
-    return measure(results, contrast_of(results, plus, minus)).estimate
+def _gain(choose: Choose, shown: Shown) -> Estimate | None:
+    results = choose(shown.study)[0]
+    contrast = contrast_of(results, shown.plus, shown.minus)
+    return measure(results, replace(contrast, paired=contrast.paired or shown.paired)).estimate
 
 
-def _shown(choose: Choose, words: str, *rows: str) -> str:
+def _shown(choose: Choose, shown: Shown) -> str:
     """Return a gain over SimCSE in words."""
-    estimate = _gain(choose, *rows)
+    estimate = _gain(choose, shown)
     if estimate is None:
-        return f"{words}: {NOT_RUN}"
+        return f"{shown.words}: {NOT_RUN}"
     seeds = counted(estimate.n, "seed")
-    return f"{words}: {number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}, {seeds}"
+    return f"{shown.words}: {number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}, {seeds}"
 
 
 def contrast_of(results: Results, plus: str, minus: str) -> Contrast:

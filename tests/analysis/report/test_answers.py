@@ -12,7 +12,7 @@ from experiments.schema.contrasts import HEADLINES
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of
 
-STUDIES = {study for shown, _ in ANSWERS.values() for _, study, _, _ in shown}
+STUDIES = {each.study for shown, _ in ANSWERS.values() for each in shown}
 
 
 def choose(results: dict[str, pd.DataFrame]) -> dict[str, Results]:
@@ -30,8 +30,8 @@ def test_what_is_not_recorded_says_so() -> None:
 def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> None:
     studies = choose({})
     for shown, _ in ANSWERS.values():
-        for _, study, plus, minus in shown:
-            assert {plus, minus} <= {row.label for row in studies[study].study.rows}, study
+        for each in shown:
+            assert {each.plus, each.minus} <= {row.label for row in studies[each.study].study.rows}, each
     first = studies["plan2-first-plan"].study
     filled = join(first, lines_of(first))
     (expected,) = [
