@@ -112,16 +112,13 @@ def record_results(store: Path, mlruns: Path, file: str = "") -> None:
     for scale, results in by_scale.items():
         try:
             csv_record.merge_lines(scale, mlruns, results, unless=SEPARATE)
-        except DisagreementError:
-            for result in results:
-                _record_unless_it_disagrees(result, mlruns)
-
-
-def _record_unless_it_disagrees(result: Mapping[str, Any], mlruns: Path) -> None:
-    try:
-        csv_record.merge_lines(result["scale"], mlruns, [result], unless=SEPARATE)
-    except DisagreementError as error:
-        console.print(f"warning: run {result['key']} is not recorded: {error}", style="yellow", markup=False)
+        except DisagreementError as error:
+            for key, (first, *others) in error.differing.items():
+                more = f", and {len(others):,} more" if others else ""
+                console.print(f"warning: run {key} is not recorded: {first}{more}", style="yellow")
+            console.print(f"warning: what it has disagrees with its recorded lines; {SEPARATE}", style="yellow")
+            agreeing = [result for result in results if result["key"] not in error.differing]
+            csv_record.merge_lines(scale, mlruns, agreeing, unless=SEPARATE)
 
 
 def log_results(store: Path, tracker: Tracker, file: str = "") -> None:

@@ -44,7 +44,11 @@ class DamagedFileError(ValueError):
 
 
 class DisagreementError(ValueError):
-    """Two records have different values of the same line."""
+    """Two records have different values of the same line; `differing` has the differences in words, by run."""
+
+    def __init__(self, message: str, differing: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(message)
+        self.differing = differing
 
 
 class _Lines:
@@ -131,8 +135,11 @@ class Table:
                 )
         return len(fresh)
 
-    def disagreements(self, folder: Path, new: pd.DataFrame) -> list[str]:
-        """Return, in words, the lines of the file that have another outcome than a new line with their identity."""
+    def disagreements(self, folder: Path, new: pd.DataFrame) -> list[tuple[str, str]]:
+        """Return the lines of the file that have another outcome than a new line with their identity.
+
+        Each is a run's key, empty in a file without keys, and the difference in words.
+        """
         names, old = list(self.columns), self._read_lines(folder)
         existing = dict(zip(self._identities(old.rows), old.rows, strict=True))
         rows = self._rows_of_text(new)
@@ -141,10 +148,9 @@ class Table:
             for i in (names.index(name) for name in self.outcome) if identity in existing else ():
                 old_cell, new_cell = existing[identity][i], row[i]
                 if not _same(self.columns[names[i]], old_cell, new_cell):
-                    line = " ".join(part for part in identity if part)
-                    differing.append(
-                        f"{self.name}, {line}: {names[i]} is {old_cell or 'empty'} here and {new_cell or 'empty'} there"
-                    )
+                    line = f"{self.name}, {' '.join(part for part in identity if part)}"
+                    text = f"{line}: {names[i]} is {old_cell or 'empty'} here and {new_cell or 'empty'} there"
+                    differing.append((row[names.index("key")] if "key" in names else "", text))
         return differing
 
     def remove(self, folder: Path, chosen: Callable[[Mapping[str, str]], bool]) -> int:
@@ -283,11 +289,15 @@ class Table:
 
 def refuse_disagreements(folder: Path, new: Iterable[tuple[Table, pd.DataFrame]], what: str, advice: str) -> None:
     """Refuse new lines of tables with another outcome than the folder's lines of the same identity."""
-    differing = [text for table, lines in new for text in table.disagreements(folder, lines)]
+    differing: dict[str, list[str]] = {}
+    for key, text in (line for table, lines in new for line in table.disagreements(folder, lines)):
+        differing.setdefault(key, []).append(text)
     if differing:
-        shown = [*differing[:SHOWN], *([f"and {len(differing) - SHOWN:,} more"] if len(differing) > SHOWN else [])]
+        texts = [text for of_run in differing.values() for text in of_run]
+        shown = [*texts[:SHOWN], *([f"and {len(texts) - SHOWN:,} more"] if len(texts) > SHOWN else [])]
         raise DisagreementError(
-            f"{what} disagree, nothing was written; {advice}\n" + "\n".join(f"  {x}" for x in shown)
+            f"{what} disagree, nothing was written; {advice}\n" + "\n".join(f"  {x}" for x in shown),
+            differing,
         )
 
 

@@ -139,7 +139,7 @@ def test_a_study_of_ones_own_and_the_project_never_read_each_others_results_into
 
 
 def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trained again for another task, it has other weights than those that were recorded."""
     leave(tmp_path / "store", "a")
@@ -154,8 +154,13 @@ def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_na
     assert "score is 0.5 here and 0.9 there" in book.refused["a"]
     assert (tmp_path / "results.csv").read_bytes() == before
     leave(tmp_path / "store", "b")
+    leave(tmp_path / "store", "c")
+    merged: list[list[dict[str, object]]] = []
+    merge = csv_record.merge_lines
+    monkeypatch.setattr(csv_record, "merge_lines", lambda *a, **b: (merged.append(a[2]), merge(*a, **b))[1])
     record_results(tmp_path / "store", tmp_path)  # the next start
-    assert keys(tmp_path) == {"a", "b"}
+    assert keys(tmp_path) == {"a", "b", "c"}
+    assert [len(results) for results in merged] == [3, 2], "the files of a record take seconds: not once a run"
     assert "sts13" not in (tmp_path / "results.csv").read_text()
     assert "warning: run a is not recorded" in capsys.readouterr().out
 

@@ -165,7 +165,8 @@ def test_every_file_can_disagree_in_what_came_out(tmp_path: Path, table: Table, 
     apart = {"commit": "other", "device": "other", "seconds": 9.0}
     unlike = {name: value for name, value in apart.items() if name in table.columns}
     assert table.disagreements(tmp_path, pd.DataFrame([same | unlike])) == []
-    (found,) = table.disagreements(tmp_path, pd.DataFrame([same | changed]))
+    ((key, found),) = table.disagreements(tmp_path, pd.DataFrame([same | changed]))
+    assert key == ("a" if "key" in table.columns else "")
     assert found.startswith(f"{table.name}, a")
     assert f": {next(iter(changed))} is " in found
     assert table.disagreements(tmp_path, pd.DataFrame([same | changed | {table.identity[0]: "b"}])) == []
