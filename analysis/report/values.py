@@ -284,6 +284,8 @@ VALUES: dict[str, Value] = {
     "wiki-tiny.sd": Value(lambda record: summary(list(cell(record, "plan-orders", "SimCSE").scores.values())).sd, 2),
     "no-whitening": welch("plan2-whitening", "three dropout views, no whitening", "SimCSE"),
     "one.RankEncoder": paired("plan-orders", "RankEncoder", "SimCSE"),
+    "scoring.SimCSE": paired("plan2-ranks", "SimCSE by cosine and ranks", "SimCSE by cosine"),
+    "scoring.RankEncoder": paired("plan2-ranks", "RankEncoder by cosine and ranks", "RankEncoder by cosine"),
     "one.CompCSE": welch("plan2-disjoint", "CompCSE", "SimCSE"),
     "crops": welch("plan2-first-plan", "two random crops", "SimCSE, the same ten seeds"),
     # the small scale
