@@ -259,6 +259,11 @@ def settings_text(settings: Settings) -> str:
     return json.dumps(dict(sorted(settings.items())), default=_text)
 
 
+def value_text(value: Any) -> str:
+    """Return one value of a setting in words: of a mix of teachers each with its weight."""
+    return " and ".join(_text(item).removesuffix(" 1") for item in (value if isinstance(value, tuple) else (value,)))
+
+
 def _text(value: Any) -> str:
     encoder = getattr(value, "encoder", None)
     return f"{getattr(encoder, 'backbone', encoder).name} {value.weight:.3g}" if encoder else str(value)

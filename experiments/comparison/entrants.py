@@ -10,7 +10,7 @@ from cse_core.methods import METHODS
 from cse_core.run import Run
 from cse_core.space import SCORING_WEIGHT, LogUniform, Values, space_of
 from cse_core.training.selection import dev_sets
-from experiments.comparison.comparison import Entrant
+from experiments.comparison.comparison import Entrant, value_text
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import rank_scorer
 from experiments.schema.study import Scale
@@ -78,4 +78,4 @@ def space_text(space: Mapping[str, Values]) -> str:
 def _values_text(values: Values) -> str:
     if isinstance(values, LogUniform):
         return f"{values.low:.3g} to {values.high:.3g}"
-    return " or ".join(map(str, values))
+    return " or ".join(map(value_text, values))
