@@ -20,6 +20,8 @@ WELCH = {
     "R1 result": (FIRST, "ListNet, 8 epochs", "SimCSE, 8 epochs"),
     "W1 result": ("plan-whitening", "WhitenedCSE", "SimCSE"),
     "A1 result": ("plan2-whitening", "WhitenedCSE, dropout views", "SimCSE"),
+    "A2 result": ("plan2-teachers", "ListNet taught by wiki-medium's SimCSE, one epoch", "SimCSE, one epoch"),
+    "A3 result": ("plan2-teachers", "ListMLE taught by wiki-medium's SimCSE, one epoch", "SimCSE, one epoch"),
     "no-whitening estimate": ("plan2-whitening", "three dropout views, no whitening", "SimCSE"),
     "one.CompCSE estimate": ("plan2-disjoint", "CompCSE", "SimCSE"),
     "C1 result": (FIRST, "CompCSE", "SimCSE, the same ten seeds"),
@@ -29,6 +31,7 @@ WELCH = {
 }
 PAIRED = {
     "one.RankEncoder estimate": ("plan-orders", "RankEncoder", "SimCSE"),
+    "A4 result": ("plan2-ranks", "RankEncoder by cosine", "SimCSE by cosine"),
     "E3 result": ("plan-ranks", "RankEncoder, 8 epochs", "SimCSE, 8 epochs"),
 }
 SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
