@@ -101,7 +101,10 @@ def studies_for(names: Sequence[str], scales: Sequence[str], record: Record) -> 
 
 def studies_to_make(names: Sequence[str], scale: str, record: Record) -> list[Study]:
     """Return the chosen studies at the scale; without one, at small and where something of them is recorded."""
-    studies = studies_for(names, _scales(scale, record), record)
+    scales = _scales(scale, record)
+    if names and not scale:  # a study with a scale of its own is chosen at any other
+        scales = [each for each in scales if not catalogue.fixed_at(each)]
+    studies = studies_for(names, scales, record)
     return studies if names and scale else studies_with_scores(studies, record.results) or studies
 
 
