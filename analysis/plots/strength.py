@@ -114,5 +114,6 @@ def _panel(axes: Axes, gains: Sequence[Gain]) -> None:
         face = style.INK if gain.how == TUNED else "white"
         axes.plot(x, gain.mean, "D" if gain.how == PUBLISHED else "o", color=style.INK, markerfacecolor=face)
     known = {gain.backbone for gain in gains}
-    for name in (name for name in BACKBONES if name not in known):
-        axes.annotate(MISSING, (places[name], 0), (0, 6), textcoords="offset points", ha="center", fontsize=6)
+    for name, place in places.items():
+        if name not in known:
+            axes.annotate(MISSING, (place, 0), (0, 6), textcoords="offset points", ha="center", fontsize=6)

@@ -50,7 +50,12 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
         (
             Shown("one epoch, the paper's weight, seed by seed", "plan-orders", "RankEncoder", "SimCSE", paired=True),
             Shown("eight epochs, 50 times that, planned", "plan-ranks", "RankEncoder, 8 epochs", "SimCSE, 8 epochs"),
-            Shown("the same, training alone, planned", "plan2-ranks", "RankEncoder by cosine", "SimCSE by cosine"),
+            Shown(
+                "the same, both scored by the cosine, planned",
+                "plan2-ranks",
+                "RankEncoder by cosine",
+                "SimCSE by cosine",
+            ),
         ),
         "**A little, and not as published.** At the paper's weight the rank loss hardly ever counts. At 50 times that "
         "training gains a little, and scoring with ranks nothing.",

@@ -18,7 +18,7 @@ COLUMNS = ("sts_avg", "sts_disjoint_avg")  # all pairs; without those that STS-B
 TEACHER_SEEDS = (42, 1, 2)
 MEDIUM_SEEDS = (42, 1)  # on wiki-medium; PLAN2.md says why not seed 2
 LONG = 8  # epochs
-NOT_REPEATED = 309  # the seed of RankEncoder that PLAN2.md leaves out of A4, in its last section
+NOT_REPEATED = 309  # a seed of RankEncoder that PLAN2.md leaves out of A4, in its last section
 LOSSES = {"ListNet": "list_net", "ListMLE": "list_mle"}
 
 
