@@ -41,9 +41,13 @@ def as_published(recipes: Mapping[Any, Recipe]) -> MakeRun:
 
 
 def recipe_for(recipes: Mapping[Any, Recipe], key: Any) -> Recipe:
-    """Return the recipe of a key, or raise an error that lists the keys."""
+    """Return the recipe of a key, or raise an error that lists the keys; a key is a backbone, or ends with one."""
+
+    def words(of: Any) -> str:
+        return of if isinstance(of, str) else " ".join(of)
+
     if key not in recipes:
-        raise ValueError(f"no published settings for {key}; expected one of {', '.join(map(str, recipes))}")
+        raise ValueError(f"no published settings for {words(key)}; expected one of {', '.join(map(words, recipes))}")
     return recipes[key]
 
 
@@ -65,13 +69,17 @@ def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
 
 
 def rankcse_run(scale: Scale, backbone: str, rank: str = "list_net", **fields: Any) -> Run | None:
-    """Return a RankCSE run with this scale's teachers, or without teachers if the rank loss is off."""
+    """Return a RankCSE run with this scale's teachers, or without teachers if the rank loss is off.
+
+    The squared error, a control, has ListNet's settings.
+    """
     if backbone not in scale.backbones:
         return None
-    recipe = rankcse.with_teachers(recipe_for(rankcse.PUBLISHED, (rank, backbone)), teachers(scale, backbone))
+    settings = "list_net" if rank == "mse" else rank
+    recipe = rankcse.with_teachers(recipe_for(rankcse.PUBLISHED, (settings, backbone)), teachers(scale, backbone))
     if fields.get("distillation_weight", 1) == 0:
         fields = fields | {"teachers": ()}
-    return scale.run(recipe, backbone, **fields)
+    return scale.run(recipe, backbone, rank=rank, **fields)
 
 
 def rankcse_with(rank: str) -> MakeRun:

@@ -17,6 +17,7 @@ from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run
 from experiments.schema.scales import SCALES, WIKI_MINI
 from experiments.schema.study import Row
 from experiments.studies.beyond_papers import methods
+from experiments.studies.catalogue import choose_studies
 from tests.support.method_steps import template_of
 
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
@@ -109,8 +110,15 @@ def test_the_command_line_takes_a_list_of_augmentations() -> None:
 def test_what_is_not_published_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="no published settings for bert-large-uncased; expected one of bert-base"):
         made("promptbert", SMALL, LARGE)
-    with pytest.raises(ValueError, match=r"no published settings for \('paper', 'compcse', 'bert-base-uncased'\)"):
+    with pytest.raises(ValueError, match="settings for paper compcse bert-base-uncased; expected one of paper simcse"):
         made("rankencoder", base="compcse")
+
+
+def test_the_squared_error_has_the_settings_of_the_recorded_control() -> None:
+    run = build("rankcse", options_for("rankcse")(rank="mse", scale="small", seed=42))
+    (study,) = choose_studies(["rankcse-distillation"], "small")
+    (control,) = [row for row in study.rows if row.label == "squared error, same teachers"]
+    assert run in control.runs()
 
 
 def test_the_masked_language_loss_can_be_added_to_any_method() -> None:
