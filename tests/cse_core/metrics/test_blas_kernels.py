@@ -49,7 +49,8 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow  # two processes that import everything
+@pytest.mark.slow
+@pytest.mark.nightly  # two processes that import everything
 def test_scores_have_the_same_bits_under_two_kernels() -> None:
     given = os.environ | {"OMP_NUM_THREADS": "1"}
     running = [

@@ -25,6 +25,7 @@ def weights(store: Path, key: str) -> dict[str, torch.Tensor]:
     return load_file(store / key / "synthetic_dev" / "model.safetensors")
 
 
+@pytest.mark.nightly
 def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path) -> None:
     mlruns, runs = tmp_path / "mlruns", {row.label: row.runs()[0] for row in tiny_study.lost(tiny_study.SCALE).rows}
     done = sweep(mlruns, "lost")
