@@ -25,6 +25,7 @@ from analysis.verdicts.gains import method_gains
 from cse_core.data.atomic_write import full_disk_named
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
+from experiments.comparison.tuned import COMPARISONS
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
 from experiments.schema.contrasts import HEADLINES
@@ -34,6 +35,8 @@ from experiments.studies import catalogue
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from analysis.comparison.summary import Summary
 
 TABLE = "table"
 # Names of figures about several studies; the last is of several scales, and made with those of `small`.
@@ -112,6 +115,9 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     """Draw the effects of first claims, every method's gain, and the searches of a scale if there are any."""
     import matplotlib.pyplot as plt  # lazy: slow import
 
+    from analysis.comparison.figures import comparison_figures  # lazy: slow import
+    from analysis.comparison.pages import recorded_comparisons  # lazy: slow import
+    from analysis.comparison.summary import summarise  # lazy: slow import
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
@@ -119,6 +125,8 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     from analysis.report.answers import gains_shown  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
+    tried = csv_record.read_searches(scale, mlruns)
+    compared = [summarise(comparison, mlruns) for comparison in recorded_comparisons(scale, tried)]
     studies = catalogue.choose_studies(["robustness", "baselines", "plan"], scale)
     measured = method_gains(cells.join(study, results, curves) for study in studies)
     with plt.rc_context(style.RC):
@@ -127,8 +135,11 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
             joined = _joined(mlruns)
             shown = gains_shown(lambda name: [joined(name, scale)])
             written += save(first_claims(shown, scale), figures / scale / FIRST_CLAIMS)
-            written += save(strength(gains_by_strength(joined, tuned_gains(mlruns))), figures / scale / STRENGTH)
-        history = searches(searches_with_trials(csv_record.read_searches(scale, mlruns), scale))
+            written += save(strength(gains_by_strength(joined, tuned_gains(compared))), figures / scale / STRENGTH)
+        for summary in compared:
+            for name, drawn in comparison_figures(summary).items():
+                written += save(drawn, figures / scale / f"{summary.comparison.name}-{name}")
+        history = searches(searches_with_trials(tried, scale))
         return written + (save(history, figures / scale / SEARCHES) if history is not None else [])
 
 
@@ -138,14 +149,11 @@ def _joined(mlruns: Path) -> "Callable[[str, str], cells.Results]":
     return lambda name, scale: cells.join(catalogue.single(name, scale), read(scale))
 
 
-def tuned_gains(mlruns: Path) -> dict[str, Estimate]:
-    """Return the four papers' gains over SimCSE where both are tuned alike; none before there are finals of both."""
-    from analysis.comparison.pages import recorded_comparisons  # lazy: slow import
-    from analysis.comparison.summary import summarise  # lazy: slow import
-
+def tuned_gains(compared: "Sequence[Summary]") -> dict[str, Estimate]:
+    """Return the four papers' gains over SimCSE where both are tuned alike; none before both are complete."""
     found: dict[str, Estimate] = {}
-    for comparison in recorded_comparisons("small", csv_record.read_searches("small", mlruns)):
-        summary, first = summarise(comparison, mlruns), next(iter(comparison.measures))
+    for summary in compared:
+        first = next(iter(summary.comparison.measures))
         for paper in HEADLINES:
             gain = summary.gains.get((paper.lower(), first))
             found |= {paper: gain.estimate} if gain and gain.estimate else {}
@@ -163,6 +171,7 @@ def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:
             differing[path] = what
     stems = {stem_of(study) for study in catalogue.choose_studies(["all"], scale)} | {SEARCHES, FIRST_CLAIMS, FOREST}
     stems |= {STRENGTH} if scale == "small" else set()
+    stems |= {f"{name}-{figure}" for name in COMPARISONS for figure in ("curves", "forest")}
     stale = (path for path in sorted((figures / scale).glob("*")) if path.stem not in stems)
     return [f"{path}: {what}" for path, what in differing.items()] + [
         f"{path}: stale, no study gives it" for path in stale if scale != "quickstart"

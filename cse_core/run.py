@@ -171,6 +171,12 @@ class Run:
     def identity(self) -> str:
         return self.key
 
+    @property
+    def evaluations(self) -> int:
+        """The number of dev scores in its training: one every `eval_steps`, and at least one."""
+        steps = self.epochs * (self.corpus.lines // self.batch_size)
+        return max(1, min(steps, self.max_steps or steps) // self.eval_steps)
+
     def nested(self) -> tuple["Run", ...]:
         """Return the runs that must have been trained before this one: teachers, bases."""
         return tuple(dict.fromkeys(run for run, _ in self.nested_checkpoints()))

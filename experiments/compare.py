@@ -4,9 +4,10 @@
     python experiments/compare.py simcse compcse --corpus my.txt --backbone my/encoder --dev dev.tsv --evaluate test.tsv
     python experiments/compare.py simcse rankcse --dry-run
     python experiments/compare.py tuned
+    python experiments/compare.py tuned simcse rankcse
 
-The first method is the baseline. No test score is read before all settings are chosen. The comparison has a record of
-its own in mlruns/comparisons/NAME, so re-run the same command to resume. docs/compare.md has an example.
+The first method is the baseline. No test score is read before all settings of a method are chosen. The comparison has a
+record of its own in mlruns/comparisons/NAME, so re-run the same command to resume. docs/compare.md has an example.
 """
 
 if __name__ == "__main__":  # before the imports that take a second
@@ -16,6 +17,7 @@ if __name__ == "__main__":  # before the imports that take a second
 
 import os
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +26,7 @@ import tyro
 from rich.table import Table
 
 from cse_core.data import own_pairs
+from cse_core.lookup import look_up
 from cse_core.training.selection import SELECTION
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console, print_failures
@@ -55,8 +58,9 @@ class Options:
     """Compare methods, each with its settings chosen by equally many trials."""
 
     methods: tyro.conf.Positional[tuple[str, ...]]
-    """Names of methods, or FILE.py:CLASS for one of your own. The first is the baseline. Or one name of a declared
-    comparison (tuned), which is run as PLAN2.md says and enters the project's record."""
+    """Names of methods, or FILE.py:CLASS for one of your own. The first is the baseline. Or the name of a declared
+    comparison (tuned), which is run as PLAN2.md says and enters the project's record; after it, methods of it to run
+    now."""
     name: str = ""
     """Name of the comparison, in its files and in MLflow. If not given: the methods' names."""
     trials: int = DEFAULT.trials
@@ -118,6 +122,8 @@ class Options:
 
 def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
+    if not options.methods:
+        raise ValueError("expected the names of methods to compare, or tuned; see --help")
     at_least(1, trials=options.trials, searches=options.searches, finals=options.finals)
     at_least(1, corpus_lines=options.corpus_lines)
     at_least(0, workers=options.workers)
@@ -176,23 +182,26 @@ def pair_files(options: Options) -> tuple[tuple[Path, tuple[str, ...]], ...]:
     )
 
 
-def print_forecast(comparison: Comparison, workers: int) -> None:
-    """Print each method's space, and what the comparison takes."""
+def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers: int) -> None:
+    """Print each method's space, and what running them takes."""
     table = Table(title=f"comparison {comparison.name}: {comparison.budget.runs} runs for each method", show_lines=True)
     for heading in ("method", "searched in"):
         table.add_column(heading)
     table.add_column("hours", justify="right")
     results, total = csv_record.read_results(comparison.scale.name), []
-    for each in comparison.entrants:
+    for each in entrants:
         trials = comparison.stage("trials", Scores({}), (each,))
-        seconds = [seconds_for([job], results) for job in comparison.jobs(trials, final=False).values()]
-        known = [value for value in seconds if value is not None]
-        spent = statistics.mean(known) * comparison.budget.runs if known else None
+        keys = {trial.run.key for trial in trials}
+        seconds = {key: seconds_for([job], results) for key, job in comparison.jobs(trials, final=False).items()}
+        known = {key: value for key, value in seconds.items() if value is not None}
+        own = [value for key, value in known.items() if key in keys]
+        others = sum(value for key, value in known.items() if key not in keys)  # teachers and bases, trained once
+        spent = statistics.mean(own) * comparison.budget.runs + others if own else None
         total.append(spent)
         table.add_row(each.name, space_text(each.space), hours(spent))
     console.print(table)
     kept = comparison.budget.finals * (comparison.budget.searches + 1)
-    writes = Writes.of([(each.start.backbone, kept) for each in comparison.entrants], workers)
+    writes = Writes.of([(each.start.backbone, kept) for each in entrants], workers)
     known = [value for value in total if value is not None]
     time = hours(sum(known) / workers) if len(known) == len(total) else UNTIMED
     console.print(
@@ -203,7 +212,7 @@ def print_forecast(comparison: Comparison, workers: int) -> None:
 
 def chosen(options: Options) -> tuple[Comparison, Path]:
     """Return the comparison, declared or described by the options, and the folder of its record."""
-    if len(options.methods) > 1 or options.methods[0] not in COMPARISONS:
+    if options.methods[0] not in COMPARISONS:
         comparison = comparison_of(options)
         return comparison, options.mlruns or MLRUNS / "comparisons" / comparison.name
     plain = Options(methods=options.methods)
@@ -211,6 +220,13 @@ def chosen(options: Options) -> tuple[Comparison, Path]:
         if field.name not in OF_EXECUTION and getattr(options, field.name) != getattr(plain, field.name):
             raise ValueError(f"comparison {options.methods[0]}: is declared; expected no {flag(field.name)} beside it")
     return COMPARISONS[options.methods[0]](), options.mlruns or MLRUNS
+
+
+def to_run(options: Options, comparison: Comparison) -> tuple[Entrant, ...]:
+    """Return the methods that this command runs: all, or those that are named after a declared comparison."""
+    by_name = {each.name: each for each in comparison.entrants}
+    named = options.methods[1:] if options.methods[0] in COMPARISONS else ()
+    return tuple(look_up("method", name, by_name) for name in named) or comparison.entrants
 
 
 def execution_of(options: Options, mlruns: Path) -> ExecutionSettings:
@@ -229,37 +245,38 @@ def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
     check(options)
     comparison, mlruns = chosen(options)
+    entrants = to_run(options, comparison)
     execution = execution_of(options, mlruns)
     workers = options.workers or os.cpu_count() or 1
     if options.dry_run:
-        print_forecast(comparison, workers)
+        print_forecast(comparison, entrants, workers)
         return 0
+    from analysis.comparison.report import write_report  # lazy: slow import
     from experiments.comparison.run_comparison import run_comparison  # lazy: slow import
     from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
 
     csv_record.check_writable(mlruns)
     check_database(mlruns)
     finals = [
-        comparison.trial(each, 0, {}, seed) for each in comparison.entrants for seed in range(comparison.budget.finals)
+        comparison.trial(each, 0, each.published, seed) for each in entrants for seed in range(comparison.budget.finals)
     ]
     jobs = list(comparison.jobs(finals, final=True).values())
     require_inputs(jobs, untrained_keys(jobs, execution.store), execution.data)
     cluster = RayConfig(options.address, options.workers, options.gpus_per_run, options.device, loaded_files())
     if options.address == "local":
         check_room(jobs, {job.key for job in jobs}, execution, options.workers)
-    print_forecast(comparison, workers)
+    print_forecast(comparison, entrants, workers)
     tracker = Tracker(mlruns)
     failed: dict[str, str] = {}
-    for entrants in [(each,) for each in comparison.entrants] if options.by_method else [comparison.entrants]:
-        more, ended = run_comparison(comparison, execution, cluster, tracker, entrants)
+    for together in [(each,) for each in entrants] if options.by_method else [entrants]:
+        more, ended = run_comparison(comparison, execution, cluster, tracker, together)
         failed |= more
         if not ended:
             print_failures(failed, ended)
             return INTERRUPTED
+        report = write_report(comparison, mlruns, failed)
     print_failures(failed, ended=True)
-    from analysis.comparison.report import write_report  # lazy: slow import
-
-    for line in write_report(comparison, mlruns):
+    for line in report:
         console.print(line, highlight=False)
     print_mlflow_command(tracker)
     return 1 if failed else 0

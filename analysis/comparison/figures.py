@@ -13,6 +13,11 @@ from analysis.comparison.summary import Summary
 from analysis.stats.significance import expected_maximum
 
 
+def comparison_figures(summary: Summary) -> dict[str, Figure]:
+    """Return both figures by name."""
+    return {"curves": curves(summary), "forest": forest(summary)}
+
+
 def curves(summary: Summary) -> Figure:
     """Draw the dev score that the best of k trials is expected to have, with the range of the searches.
 
@@ -26,7 +31,8 @@ def curves(summary: Summary) -> Figure:
         for k, value in enumerate(expected_maximum(list(scores)), 1)
     ]
     names = [each.entrant.name for each in summary.tuned]
-    colours = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
+    palette = "colorblind" if len(names) <= 10 else "husl"  # the former has ten colours
+    colours = dict(zip(names, sns.color_palette(palette, len(names)), strict=True))
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", width_ratios=(3, 1))
     if lines:
         frame = pd.DataFrame(lines)
@@ -58,10 +64,11 @@ def forest(summary: Summary) -> Figure:
             y, band = row + 0.16 * (i - (len(measures) - 1) / 2), estimate.interval
             if band:
                 axes.plot(band, (y, y), color=colour, linewidth=2)
-            axes.plot(estimate.mean, y, "o", color=colour, label=measure if row == 0 else None)
+            axes.plot(estimate.mean, y, "o", color=colour, label=measure)
     axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
     axes.set(xlabel=f"gain over {summary.tuned[0].entrant.name}, points")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    by_measure = {str(line.get_label()): line for line in axes.get_lines() if line.get_label() in measures}
+    if by_measure:
+        axes.legend(handles=list(by_measure.values()), frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     sns.despine(figure, left=True)
     return figure

@@ -22,16 +22,17 @@ def recorded_comparisons(scale: str, searches: pd.DataFrame) -> Iterator[Compari
 
 
 def comparison_page(comparison: Comparison, mlruns: Path) -> str:
-    """Return a comparison's tables as Markdown, without figures."""
+    """Return a comparison's tables as Markdown, with links to its figures."""
     summary = summarise(comparison, mlruns)
-    ended, every = (sum(counts) for counts in zip(*((t.ended, t.runs) for t in summary.tuned), strict=True))
+    ended, every = sum(t.ended for t in summary.tuned), comparison.budget.runs * len(summary.tuned)
     parts = [
         f"# Comparison {comparison.name}, scale {comparison.scale.name}",
         said_of(comparison),
-        f"{ended} of {every} runs that follow from the scores so far are recorded. "
-        f"`python experiments/compare.py {comparison.name}` runs the others, and draws the figures.",
+        f"{ended} of {every} runs are recorded. `python experiments/compare.py {comparison.name}` runs the others.",
         markdown(gains_grid(summary)),
+        f"![Gains](../../figures/{comparison.scale.name}/{comparison.name}-forest.png)",
         "## What the searches found",
+        f"![Expected best dev score](../../figures/{comparison.scale.name}/{comparison.name}-curves.png)",
         markdown(settings_grid(summary)),
         "## In what was searched",
         markdown(spaces_grid(summary)),

@@ -2,7 +2,8 @@
 
 import base64
 import io
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +33,10 @@ img {{ max-width: 100%; background: white; }}
 """
 
 
-def write_report(comparison: Comparison, mlruns: Path) -> Iterator[str]:
-    """Write comparison.md, page.html and the figures; yield lines about them for people.
+def write_report(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> list[str]:
+    """Write comparison.md, page.html and the figures; return lines about them for people.
 
+    `failed` are keys of runs that failed now and are not recorded.
     They are in the folder of the record, or for the project's record in one of the comparison's name.
     """
     from markdown import markdown as html_of  # lazy: slow import
@@ -43,23 +45,22 @@ def write_report(comparison: Comparison, mlruns: Path) -> Iterator[str]:
 
     folder = mlruns / "comparisons" / comparison.name if csv_record.is_project_record(mlruns) else mlruns
     folder.mkdir(parents=True, exist_ok=True)
-    summary = summarise(comparison, mlruns)
-    drawn = {"curves": figures.curves(summary), "forest": figures.forest(summary)}
-    images = {name: _png(figure) for name, figure in drawn.items()}
+    summary = summarise(comparison, mlruns, failed)
+    images = {name: _png(figure) for name, figure in figures.comparison_figures(summary).items()}
     for name, content in images.items():
         atomic_write(folder / f"{name}.png", content)
-    text = report_text(summary, mlruns)
+    text = report_text(summary, folder, mlruns / "store")
     atomic_write(folder / "comparison.md", text)
     for name, content in images.items():  # a page of one file, which one can send
         text = text.replace(f"({name}.png)", f"(data:image/png;base64,{base64.b64encode(content).decode()})")
     body = html_of(text, extensions=["tables"])
     atomic_write(folder / "page.html", PAGE.format(title=f"Comparison {comparison.name}", body=body))
-    yield from markdown(gains_grid(summary)).splitlines()
-    yield f"report: {folder / 'comparison.md'}; the same as one file to send: {folder / 'page.html'}"
+    where = f"report: {folder / 'comparison.md'}; the same as one file to send: {folder / 'page.html'}"
+    return [*markdown(gains_grid(summary)).splitlines(), where]
 
 
-def report_text(summary: Summary, mlruns: Path) -> str:
-    """Return the report as Markdown."""
+def report_text(summary: Summary, folder: Path, store: Path) -> str:
+    """Return the report as Markdown, with links from its folder to the store."""
     parts = [
         f"# Comparison {summary.comparison.name}",
         said_of(summary.comparison),
@@ -71,23 +72,26 @@ def report_text(summary: Summary, mlruns: Path) -> str:
         "## In what was searched",
         markdown(spaces_grid(summary)),
         "## Model cards",
-        "\n".join(_cards(summary, mlruns)),
+        "\n".join(_cards(summary, folder, store)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def said_of(comparison: Comparison) -> str:
     """Say how the settings were chosen, and what a gain and a verdict are."""
-    budget = comparison.budget
+    budget, tested = comparison.budget, len(comparison.tested) or len(comparison.entrants) - 1
     more = f", the best {budget.promoted} of them with {budget.more_seeds} more seeds" if budget.more_seeds else ""
     return (
-        f"Each method had {counted(budget.searches, 'independent search', 'independent searches')} of "
-        f"{counted(budget.trials, 'trial')}{more}. {comparison.dev} chose the settings. Each winner was then trained "
-        f"with {counted(budget.finals, 'fresh seed')}, and only these runs were scored on the test sets. The gain is "
-        "the difference of the means over searches, with its 95 % interval (Welch). A verdict is about "
-        f"{next(iter(comparison.measures))}, with Holm's correction over the methods; equivalent means within "
-        f'{comparison.margin:g} points. "80 % power for" is the gain that the test would have found with 80 % power, '
-        "given how much the searches differ; a verdict of none says nothing about smaller ones."
+        f"Each method has {counted(budget.searches, 'independent search', 'independent searches')} of "
+        f"{counted(budget.trials, 'trial')}{more}. {comparison.dev} chooses the settings. A trial that fails loses its "
+        "search. Each winner and the published settings are then trained with "
+        f"{counted(budget.finals, 'fresh seed')}, and only these runs are scored on the test sets. The gain is the "
+        "difference of the means over searches, with its 95 % interval (Welch), once all finals of both methods are "
+        f"there. A verdict is about {next(iter(comparison.measures))}, with Holm's correction over "
+        f'{counted(tested, "method")}; equivalent means within {comparison.margin:g} points. "80 % power for" is the '
+        "gain that the test would have found with 80 % power, given how much the searches differ; a verdict of none "
+        "says nothing about smaller ones. Core-hours are those of training, also of teachers and bases, which methods "
+        "may share."
     )
 
 
@@ -111,17 +115,19 @@ def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:
         else " ".join((number(gain.estimate.mean, sign=True), interval(gain.estimate.interval, sign=True)))
         for gain in gains
     ]  # fmt: skip
-    verdict, detectable = (gains[0].verdict, number(gains[0].detectable)) if gains[0] else ("baseline", "–")
+    verdict, detectable = each.lacking or "baseline", "–"
+    if gains[0]:
+        verdict, detectable = gains[0].verdict, number(gains[0].detectable)
     failed = f" ({each.failed} failed)" if each.failed else ""
     return (
         each.entrant.name,
         number(each.mean(each.dev)),
         *(number(each.mean(each.measures[name])) for name in each.measures),
         *shown,
-        verdict if each.winners else "failed: no trial ended with a dev score",
+        verdict,
         detectable,
-        f"{each.runs}{failed}",
-        f"{each.core_hours:.2f}",
+        f"{each.ended}{failed}",
+        f"{each.core_hours:.2f}" if each.ended else "–",
     )
 
 
@@ -144,14 +150,15 @@ def _short(settings: Settings) -> dict[str, object]:
     return {name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in settings.items()}
 
 
-def _cards(summary: Summary, mlruns: Path) -> Iterator[str]:
+def _cards(summary: Summary, folder: Path, store: Path) -> Iterator[str]:
     """Yield a line for each method: the card of its winner, the search's with the best dev score when it was chosen."""
     for each in summary.tuned:
         best = max(each.winners, key=lambda search: each.winners[search][1], default=None)
         finals = () if best is None else each.finals[best]
-        keys = [key for key in finals if (mlruns / "store" / key / CARD).is_file()]
+        keys = [key for key in finals if (store / key / CARD).is_file()]
         if keys and best is not None:
-            yield f"- {each.entrant.name}: [{keys[0]}](store/{keys[0]}/{CARD}), one of the finals of search {best + 1}"
+            link = Path(os.path.relpath(store / keys[0] / CARD, folder)).as_posix()
+            yield f"- {each.entrant.name}: [{keys[0]}]({link}), one of the finals of search {best + 1}"
         else:
             yield f"- {each.entrant.name}: no checkpoint is here"
 

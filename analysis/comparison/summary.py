@@ -1,7 +1,7 @@
 """What a comparison found: each method's winners, their scores with fresh seeds, and its gain over the baseline."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
@@ -10,26 +10,42 @@ import pandas as pd
 from analysis.stats.contrast_tests import welch_contrast
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.looks import WHOLE, Looks, decide
-from experiments.comparison.comparison import PUBLISHED, STAGES, Comparison, Entrant, Scores, Settings
+from experiments.cli.console import counted
+from experiments.comparison.comparison import (
+    PUBLISHED,
+    STAGES,
+    Address,
+    Comparison,
+    Entrant,
+    Scores,
+    Settings,
+    Trial,
+)
 from experiments.comparison.recorded import dev_scores, means_of
 from experiments.results import csv_record
 
 ONE_SEARCH = "not tested: one search"
 NOT_RUN = "not run"
+FAILED = "failed: no trial ended with a dev score"
+NO_BASELINE = "not compared: the baseline has not run to its end"
 ESTIMATED = "estimated, not tested"
 BySearch = Mapping[int, Mapping[int, float]]  # a value for each final seed of each search; PUBLISHED is one of them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """One method: by search the settings that won and their mean dev score, and the finals' dev scores and measures."""
+    """One method: by search the settings that won and their mean dev score, and the finals' dev scores and measures.
+
+    `lacking` says why it has no gain: it has not run to its end, or runs failed that its mean needs. Empty if it has.
+    """
 
     entrant: Entrant
     winners: Mapping[int, tuple[Settings, float]]
     dev: BySearch
     measures: Mapping[str, BySearch]
-    trials: tuple[tuple[float, ...], ...]  # the dev scores of each search's draws, in the order of drawing
-    runs: int
+    # The dev scores of each search's draws, in the order of drawing; a failed one counts as the search's lowest score.
+    trials: tuple[tuple[float, ...], ...]
+    lacking: str
     ended: int  # those with a dev score, and those that failed
     failed: int
     core_hours: float
@@ -63,11 +79,12 @@ class Summary:
     gains: Mapping[tuple[str, str], Gain]
 
 
-def summarise(comparison: Comparison, mlruns: Path) -> Summary:
-    """Return what the record has of a comparison."""
+def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Summary:
+    """Return what the record has of a comparison; `failed` are keys of runs that failed now and are not recorded."""
     scale = comparison.scale.name
     results, searches = csv_record.read_results(scale, mlruns), csv_record.read_searches(scale, mlruns)
     scores = dev_scores(comparison, results, searches)
+    scores = replace(scores, failed=scores.failed | frozenset(failed))
     measured = {name: means_of(comparison, results, tasks) for name, tasks in comparison.measures.items()}
     seconds = csv_record.read_runs(scale, mlruns).set_index("key")["seconds"]
     tuned = tuple(_tuned(comparison, each, scores, measured, seconds) for each in comparison.entrants)
@@ -78,7 +95,7 @@ def _tuned(
     comparison: Comparison,
     entrant: Entrant,
     scores: Scores,
-    measured: Mapping[str, Mapping[tuple[str, str], float]],
+    measured: Mapping[str, Mapping[Address, float]],
     seconds: pd.Series,
 ) -> Tuned:
     searches = range(comparison.budget.searches)
@@ -87,17 +104,17 @@ def _tuned(
     every = [trial for stage in STAGES for trial in comparison.stage(stage, scores, (entrant,))]
     keys = {trial.run.key for trial in every} | {nested.key for t in every for nested in t.run.required_checkpoints()}
 
-    def of_finals(values: Mapping[tuple[str, str], float]) -> dict[int, dict[int, float]]:
+    def of_finals(values: Mapping[Address, float]) -> dict[int, dict[int, float]]:
         return {s: {t.run.seed: values[t.address] for t in ts if t.address in values} for s, ts in finals.items()}
 
-    drawn = (comparison.draws(entrant, search, scores) for search in searches)
+    drawn = [comparison.draws(entrant, search, scores) for search in searches]
     return Tuned(
         entrant=entrant,
         winners={search: winner for search, winner in chosen.items() if winner},
         dev=of_finals(scores.by_address),
         measures={name: of_finals(values) for name, values in measured.items()},
-        trials=tuple(tuple(v for t in trials if (v := scores.of(t)) is not None) for trials in drawn),
-        runs=len(every),
+        trials=tuple(_dev_of(trials, scores) for trials in drawn),
+        lacking=_lacking(comparison, every, finals, scores, measured),
         ended=sum(map(scores.has_ended, every)),
         failed=sum(trial.run.key in scores.failed for trial in every),
         core_hours=float(seconds.reindex(sorted(keys)).sum()) / 3600,
@@ -105,22 +122,59 @@ def _tuned(
     )
 
 
+def _dev_of(draws: Sequence[Trial], scores: Scores) -> tuple[float, ...]:
+    """Return the dev scores of a search's draws; none before all have ended."""
+    found = [scores.of(trial) for trial in draws]
+    lowest = min((value for value in found if value is not None), default=None)
+    if lowest is None or not all(map(scores.has_ended, draws)):
+        return ()
+    return tuple(lowest if value is None else value for value in found)
+
+
+def _lacking(
+    comparison: Comparison,
+    every: Sequence[Trial],
+    finals: Mapping[int, Sequence[Trial]],
+    scores: Scores,
+    measured: Mapping[str, Mapping[Address, float]],
+) -> str:
+    """Return why a method has no gain: its finals are not all there, or a mean over them would leave failures out."""
+    tested = [trials for search, trials in finals.items() if search != PUBLISHED]
+    known = [trial for trials in tested for trial in trials]
+    scored = sum(all(trial.address in values for values in measured.values()) for trial in known)
+    failed = sum(trial.run.key in scores.failed for trial in known)
+    lost = sum(not trials for trials in tested)
+    if not any(map(scores.has_ended, every)):
+        return NOT_RUN
+    if not all(map(scores.has_ended, every)) or scored + failed < len(known):
+        return f"not complete: {scored} of {comparison.budget.searches * comparison.budget.finals} finals"
+    if lost == len(tested):
+        return FAILED
+    if lost or failed:
+        return f"not tested: {counted(lost, 'search', 'searches')} and {counted(failed, 'final')} failed"
+    return ""
+
+
 def _gains(comparison: Comparison, tuned: tuple[Tuned, ...]) -> dict[tuple[str, str], Gain]:
     baseline, *others = tuned
     tested = [each for each in others if not comparison.tested or each.entrant.name in comparison.tested]
     first = next(iter(comparison.measures))
+    lacking = {each.entrant.name: each.lacking or (NO_BASELINE if baseline.lacking else "") for each in others}
     estimates = {
-        (each.entrant.name, name): welch_contrast(
+        (each.entrant.name, name): None
+        if lacking[each.entrant.name]
+        else welch_contrast(
             [each.search_means(each.measures[name]), baseline.search_means(baseline.measures[name])], [1, -1]
         )
         for name in comparison.measures
         for each in others
     }
-    gains = {key: Gain(estimate=estimate, verdict=ESTIMATED) for key, estimate in estimates.items()}
+    gains = {key: Gain(estimate=found, verdict=lacking[key[0]] or ESTIMATED) for key, found in estimates.items()}
     keys = [(each.entrant.name, first) for each in tested]
     looks: dict[tuple[str, str], Looks] = {key: {WHOLE: e} if (e := estimates[key]) else {} for key in keys}
     for key, decision in decide(looks, dict.fromkeys(keys, comparison.margin)).items():
         estimate = estimates[key]
-        untested = NOT_RUN if estimate is None else ONE_SEARCH if estimate.error is None else ""
-        gains[key] = Gain(estimate=estimate, verdict=untested or decision.word, detectable=decision.detectable)
+        if estimate is not None:
+            word = decision.word if estimate.error is not None else ONE_SEARCH
+            gains[key] = Gain(estimate=estimate, verdict=word, detectable=decision.detectable)
     return gains

@@ -77,6 +77,7 @@ class RankEncoder:
         "lower": (0.0, 0.5),
         SCORING_WEIGHT: (0.0, 0.1, 0.2),
     }
+    published_scoring_weight: ClassVar[float] = 0.1  # lambda_inf
 
     base: Run | Pretrained | None = None  # E1
     select: str = "stsb_dev"  # which of the base's checkpoints

@@ -59,11 +59,16 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant:
-    """A method that is compared: its run with the published settings, and the space in which it is tuned."""
+    """A method that is compared: its run with the published settings, and the space in which it is tuned.
+
+    `published` has what the row of published settings needs beside the run: how pairs are scored, and what the space
+    fixes.
+    """
 
     name: str
     start: Run
     space: Mapping[str, Values]
+    published: Settings = field(default_factory=dict)
     file: str = ""  # of a method of one's own
 
 
@@ -138,9 +143,9 @@ class Comparison:
         """The number of seeds that a search uses."""
         return self.budget.trials + self.budget.more_seeds
 
-    def trial(self, entrant: Entrant, search: int, settings: Settings, seed: int) -> Trial:
-        """Return a training of settings; teachers and bases have the search's seed."""
-        nested = self.nested_seeds[search % len(self.nested_seeds)]
+    def trial(self, entrant: Entrant, search: int, settings: Settings, seed: int, turn: int | None = None) -> Trial:
+        """Return a training of settings; teachers and bases have the search's seed, or that of another turn."""
+        nested = self.nested_seeds[(search if turn is None else turn) % len(self.nested_seeds)]
         try:
             run = with_seed(with_settings(entrant.start, settings), nested, nested=True)
         except ValueError as error:
@@ -221,7 +226,7 @@ class Comparison:
         first = max(FINAL_SEEDS, TRIAL_SEEDS + self.block * self.budget.searches) + self.budget.finals * (search + 1)
         seeds = range(first, first + self.budget.finals)
         if search == PUBLISHED:
-            return [self.trial(entrant, search, {}, seed) for seed in seeds]
+            return [self.trial(entrant, search, entrant.published, seed, turn) for turn, seed in enumerate(seeds)]
         winner = self.selected(entrant, search, scores)
         return [self.trial(entrant, search, winner[0], seed) for seed in seeds] if winner else []
 

@@ -48,7 +48,10 @@ def with_space(each: Entrant, scale: Scale, width: int, tasks: Sequence[str]) ->
     space = space_of(each.start, width)
     if SCORING_WEIGHT in space and not _ranks_score(scale, tasks):
         del space[SCORING_WEIGHT]
-    return replace(each, space=space)
+    published = {name: values[0] for name, values in space.items() if isinstance(values, tuple) and len(values) == 1}
+    if SCORING_WEIGHT in space:
+        published[SCORING_WEIGHT] = getattr(each.start.method, "published_scoring_weight", 0.0)
+    return replace(each, space=space, published=published)
 
 
 def _ranks_score(scale: Scale, tasks: Sequence[str]) -> bool:

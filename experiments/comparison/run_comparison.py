@@ -39,7 +39,7 @@ def run_comparison(
 
     A run that diverges, or whose dev score is undefined, is a result: it is recorded as failed, and loses. One that
     fails for another reason loses too, and the same command tries it again. After a failure of the machine (its disk,
-    its network, a lost worker) the comparison ends, as later stages would depend on it.
+    its memory, its network, a lost worker), or of a teacher or base, the comparison ends: what wins depends on it.
     """
     failed: dict[str, str] = {}
     for number, stage in enumerate(STAGES, 1):
@@ -57,7 +57,9 @@ def run_comparison(
             record_trials(
                 comparison, trials, scores, {key for key in failed if _is_result(failed, key)}, tracker.mlruns
             )
-            if not ended or any(map(_is_of_machine, reasons.values())):
+            own = {trial.run.key for trial in trials}
+            ends = (_is_of_machine(reason) or key not in own for key, reason in reasons.items())
+            if not ended or any(ends):
                 return failed, False
     return failed, True
 
@@ -107,7 +109,12 @@ def _is_of_machine(reason: str) -> bool:
     """Whether a run failed for a reason that has nothing to do with its method."""
     kind = getattr(builtins, reason.partition(":")[0], None)
     of_system = isinstance(kind, type) and issubclass(kind, OSError | MemoryError)
-    return of_system or reason.startswith(("its worker was lost", "trained and scored, but not recorded", "its files"))
+    of_memory = "out of memory" in reason or "can't allocate memory" in reason  # of a GPU, of torch
+    return (
+        of_system
+        or of_memory
+        or reason.startswith(("its worker was lost", "trained and scored, but not recorded", "its files"))
+    )
 
 
 def _say_stage(number: int, stage: str, trials: Sequence[Trial], scores: Scores) -> None:

@@ -76,7 +76,7 @@ def run_trial(config: Mapping[str, float], search: Search, execution: ExecutionS
         nonlocal clock
         points = [] if scores else curves.get(f"dev/{search.scale.dev}", [])
         for at, best in enumerate(accumulate((score for _, score in points), max), 1):
-            if clock < at < search.evaluations:
+            if clock < at < search.start.evaluations:
                 clock = at
                 tune.report(_trial_report([best], at, 0))
 
@@ -89,7 +89,7 @@ def run_trial(config: Mapping[str, float], search: Search, execution: ExecutionS
                 raise UndefinedError(f"run {job.key}: its dev scores are undefined")
             scores.append(score)
             if len(scores) < len(search.seeds):  # means are comparable only when a seed has ended
-                tune.report(_trial_report(scores, len(scores) * search.evaluations, len(scores)))
+                tune.report(_trial_report(scores, len(scores) * search.start.evaluations, len(scores)))
     except (DivergedError, UndefinedError) as error:
         failed = f"{type(error).__name__}: {error}"
         tune.report({"score": math.nan, TIME_ATTR: 0, "ended": len(scores), "state": FAILED, "failed": failed})
@@ -97,7 +97,7 @@ def run_trial(config: Mapping[str, float], search: Search, execution: ExecutionS
         failed = redact_credentials(f"{type(error).__name__}: {error}")
         tune.report({"score": math.nan, TIME_ATTR: 0, "ended": len(scores), "state": ERROR, "failed": failed})
     else:
-        tune.report(_trial_report(scores, len(scores) * search.evaluations, len(scores)) | {"state": FINISHED})
+        tune.report(_trial_report(scores, len(scores) * search.start.evaluations, len(scores)) | {"state": FINISHED})
 
 
 def _trial_report(scores: Sequence[float], at: int, ended: int) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class SearchCallback(tune.Callback):
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Move the progress bar."""
-        evaluations = len(self.search.seeds) * self.search.evaluations
+        evaluations = len(self.search.seeds) * self.search.start.evaluations
         self.bar.move(self._bar_key(trial), result[TIME_ATTR] / evaluations, f"dev {result['score']:.3f}")
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -237,9 +237,9 @@ def _run_nested(
 
 def halving(search: Search) -> ASHAScheduler:
     """Return a scheduler that stops the worse half at 1/2 of the first seed's evaluations, then at 1x and 2x."""
-    last = len(search.seeds) * search.evaluations
+    last = len(search.seeds) * search.start.evaluations
     return ASHAScheduler(
-        TIME_ATTR, max_t=last + 1, grace_period=max(1, search.evaluations // 2), reduction_factor=2, **AIM
+        TIME_ATTR, max_t=last + 1, grace_period=max(1, search.start.evaluations // 2), reduction_factor=2, **AIM
     )
 
 

@@ -50,12 +50,6 @@ class Search:
             self.jobs(settings)  # raises the run's own error for invalid settings
 
     @property
-    def evaluations(self) -> int:
-        """The number of dev scores in one training."""
-        lines = self.scale.corpus.lines * self.start.epochs
-        return max(1, lines // self.start.batch_size // self.start.eval_steps)
-
-    @property
     def default_settings(self) -> dict[str, float]:
         """The settings of the studies, with which a sampled search begins."""
         settings = self.start.settings()

@@ -61,7 +61,8 @@ class MoCoSE:
 
     name: ClassVar[str] = "mocose"
     version: ClassVar[int] = 1
-    space: ClassVar[Space] = {"queue_size": (256, 512, 1024), "momentum": (0.7, 0.85, 0.95)}
+    # `momentum_steps` is for one length of training.
+    space: ClassVar[Space] = {"queue_size": (256, 512, 1024), "momentum": (0.7, 0.85, 0.95), "epochs": ()}
     leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05

@@ -14,10 +14,10 @@ import scipy
 
 from analysis.comparison import figures, pages
 from analysis.comparison.report import gains_grid, report_text, settings_grid, write_report
-from analysis.comparison.summary import NOT_RUN, ONE_SEARCH, Summary, summarise
+from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, summarise
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
 from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial
-from experiments.comparison.recorded import record_trials
+from experiments.comparison.recorded import dev_scores, record_trials
 from experiments.results import csv_record
 from tests.support.comparisons import QUICK, comparison_of
 
@@ -110,19 +110,70 @@ def test_one_search_is_not_tested_and_nothing_run_says_so(tmp_path: Path) -> Non
     empty = summarise(COMPARISON, tmp_path / "none")
     assert empty.gains["compcse", "synthetic"].verdict == NOT_RUN
     assert [row[1] for row in gains_grid(empty).rows] == ["–"] * 3
+    assert [shown(empty, place)["verdict"] for place in range(3)] == [NOT_RUN] * 3
+
+
+def shown(summary: Summary, place: int) -> dict[str, str]:
+    """A method's row of the table."""
+    grid = gains_grid(summary)
+    return dict(zip(grid.header, grid.rows[place], strict=True))
+
+
+def left_out(results: pd.DataFrame, trials: list[Trial]) -> pd.DataFrame:
+    return results[~results["key"].isin([trial.run.key for trial in trials])]
+
+
+@pytest.mark.parametrize("kind", ["a final", "a search", "a measure"])
+def test_a_method_that_has_not_run_to_its_end_has_no_gain(tmp_path: Path, kind: str) -> None:
+    """Its scores so far are shown, and it counts in Holm's correction of the others."""
+    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(2.0, 0.2))
+    results, searches = (read(QUICK.name, ended) for read in (csv_record.read_results, csv_record.read_searches))
+    scores = dev_scores(COMPARISON, results, searches)
+    compcse = COMPARISON.entrants[1]
+    final = COMPARISON.finals(compcse, 2, scores)[0]
+    if kind == "a final":
+        kept = left_out(results, [final])
+    elif kind == "a search":
+        kept = left_out(results, [*COMPARISON.draws(compcse, 3, scores), *COMPARISON.finals(compcse, 3, scores)])
+    else:
+        kept = results[(results["key"] != final.run.key) | (results["task"] != "synthetic")]
+    partial = tmp_path / "partial"
+    csv_record.merge_results(csv_record.folder_for(QUICK.name, partial), kept[csv_record.RESULTS])
+    summary = summarise(COMPARISON, partial)
+    gain = summary.gains["compcse", "synthetic"]
+    assert gain.estimate is None
+    assert gain.verdict.startswith("not complete: ")
+    assert shown(summary, 1)["synthetic"] != "–"
+    assert summary.gains["mixcse", "synthetic"].verdict == EQUIVALENT
+    of_baseline = left_out(results, [COMPARISON.finals(COMPARISON.entrants[0], 0, scores)[0]])
+    without = tmp_path / "without"
+    csv_record.merge_results(csv_record.folder_for(QUICK.name, without), of_baseline[csv_record.RESULTS])
+    assert summarise(COMPARISON, without).gains["mixcse", "synthetic"].verdict == NO_BASELINE
+
+
+def test_a_final_that_failed_leaves_no_mean_of_the_others(tmp_path: Path) -> None:
+    def dev(trial: Trial) -> float:
+        return 50 + trial.run.dropout
+
+    scores = Scores({t.address: dev(t) for t in COMPARISON.stage("trials", Scores({}))})
+    lost = COMPARISON.finals(COMPARISON.entrants[1], 1, scores)[2].run.key
+    ended = record(tmp_path, COMPARISON, dev, made_up(2.0, 0.2), frozenset({lost}))
+    gain = summarise(COMPARISON, ended).gains["compcse", "synthetic"]
+    assert (gain.estimate, gain.verdict) == (None, "not tested: 0 searches and 1 final failed")
+
+
+def test_a_failed_trial_counts_as_its_searches_lowest_score(tmp_path: Path) -> None:
+    first, second = COMPARISON.draws(COMPARISON.entrants[0], 0, Scores({}))
+    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.1), frozenset({first.run.key}))
+    found = summarise(COMPARISON, ended).tuned[0].trials[0]
+    assert found == pytest.approx((50 + second.run.dropout,) * 2)
 
 
 def test_a_method_whose_trials_all_failed_is_a_row_that_says_so(tmp_path: Path) -> None:
     mixcse = COMPARISON.entrants[2]
     lost = frozenset(t.run.key for s in range(4) for t in COMPARISON.draws(mixcse, s, Scores({})))
     ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.1), lost)
-    row = dict(
-        zip(
-            gains_grid(summarise(COMPARISON, ended)).header,
-            gains_grid(summarise(COMPARISON, ended)).rows[2],
-            strict=True,
-        )
-    )
+    row = shown(summarise(COMPARISON, ended), 2)
     assert row["verdict"].startswith("failed")
     assert row["runs"] == f"{8 + 3} (8 failed)"
     assert row["synthetic"] == "–"
@@ -136,8 +187,8 @@ def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -
         best = max(drawn, key=lambda trial: trial.run.dropout)
         assert simcse.winners[search] == (best.settings, pytest.approx(50 + best.run.dropout))
         assert simcse.trials[search] == pytest.approx(tuple(50 + trial.run.dropout for trial in drawn))
-    assert simcse.runs == BUDGET.runs == 4 * (2 + 3) + 3
-    assert simcse.core_hours == pytest.approx(simcse.runs * 36 / 3600)
+    assert simcse.ended == BUDGET.runs == 4 * (2 + 3) + 3
+    assert simcse.core_hours == pytest.approx(simcse.ended * 36 / 3600)
     rows = settings_grid(summary).rows
     assert len(rows) == 3 * 5
     assert rows[4][1:3] == ("published setting", "–")
@@ -178,5 +229,5 @@ def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Pat
     assert page.count("data:image/png;base64,") == 2
     assert "<table>" in page
     assert 'src="forest.png"' not in page
-    assert (ended / "comparison.md").read_text() == report_text(summarise(COMPARISON, ended), ended)
+    assert (ended / "comparison.md").read_text() == report_text(summarise(COMPARISON, ended), ended, ended / "store")
     assert all((ended / f"{name}.png").stat().st_size > 5000 for name in ("curves", "forest"))

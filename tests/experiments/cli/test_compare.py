@@ -142,6 +142,8 @@ def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        ((), "expected the names of methods"),
+        (("tuned", "simcse", "tuned"), "unknown method 'tuned'"),
         (("simcse",), "two or more different methods"),
         (("simcse", "rankse"), "did you mean 'rankcse'|rankcse"),
         (("simcse", "nowhere.py:Own"), "nowhere.py: no such file"),

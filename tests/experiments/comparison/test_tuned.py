@@ -2,9 +2,10 @@
 
 import pytest
 
-from experiments.comparison.comparison import Scores, settings_text
+from experiments.comparison.comparison import PUBLISHED, Scores, settings_text
 from experiments.comparison.entrants import space_text
 from experiments.comparison.tuned import ALL, PAPERS, tuned
+from experiments.schema.rows import rank_scorer
 
 
 @pytest.mark.slow
@@ -36,6 +37,17 @@ def test_rankcse_is_taught_by_either_encoder_or_both_and_its_settings_can_be_rea
     assert '["wiki-tiny 0.333", "wiki-medium 0.667"]' in settings_text(both.settings)
 
 
+@pytest.mark.slow
+def test_published_settings_are_scored_as_published_in_the_reading_that_is_tuned() -> None:
+    comparison = tuned()
+    by_name = {each.name: comparison.finals(each, PUBLISHED, Scores({})) for each in comparison.entrants}
+    assert {str(t.scorer) for t in by_name["rankencoder"]} == {str(rank_scorer(comparison.scale, weight=0.1))}
+    assert {str(t.scorer) for t in by_name["simcse"]} == {"cosine"}
+    assert {getattr(t.run.method, "views") for t in by_name["whitenedcse"]} == {"dropout"}  # noqa: B009
+    assert [n.seed for t in by_name["rankencoder"] for n in t.run.nested()] == [42, 1] * 4
+    assert {t.run.seed for t in by_name["simcse"]} == set(range(801, 809))
+
+
 PINNED = {
     "simcse": "eccd912b5c08",
     "rankcse": "1b13add307f2",
@@ -47,7 +59,7 @@ PINNED = {
     "mixcse": "a927170d15c6",
     "dclr": "6fa2a5e4bc4e",
     "arccse": "1f84c1c444ac",
-    "mocose": "41e030a725f2",
+    "mocose": "05d91a6f10c2",
     "sncse": "8be4595b3fc3",
     "l2pcsr": "4a2da23a1fe2",
 }

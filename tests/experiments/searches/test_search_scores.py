@@ -57,9 +57,9 @@ def test_a_trials_score_is_the_mean_over_its_seeds(attempted: Callable[..., list
         reported = attempted(SEARCH, first, second)
         assert reported[-1]["score"] == pytest.approx(0.2)
         assert (reported[-1]["state"], reported[-1]["ended"], reported[-1]["failed"]) == ("finished", 2, "")
-        assert reported[-1][ray_search.TIME_ATTR] == 2 * SEARCH.evaluations
+        assert reported[-1][ray_search.TIME_ATTR] == 2 * SEARCH.start.evaluations
         assert reported[-2]["score"] == pytest.approx(first[0])  # as the first seed ended
-        assert (reported[-2]["ended"], reported[-2][ray_search.TIME_ATTR]) == (1, SEARCH.evaluations)
+        assert (reported[-2]["ended"], reported[-2][ray_search.TIME_ATTR]) == (1, SEARCH.start.evaluations)
 
 
 def test_a_trial_of_three_seeds_has_the_mean_of_three(attempted: Callable[..., list[dict[str, Any]]]) -> None:
@@ -78,7 +78,7 @@ def test_while_the_first_seed_trains_its_best_so_far_is_reported_at_each_evaluat
     attempted: Callable[..., list[dict[str, Any]]],
 ) -> None:
     reported = attempted(SEARCH, [0.2, 0.6, 0.4], [0.9, 0.95, 0.3])
-    assert SEARCH.evaluations == 5
+    assert SEARCH.start.evaluations == 5
     running = [(one[ray_search.TIME_ATTR], one["score"]) for one in reported if not one["ended"]]
     assert running == [(1, 0.2), (2, 0.6), (3, 0.6)]
     assert {one["state"] for one in reported[:-1]} == {"stopped"}  # what a trial is that goes no further

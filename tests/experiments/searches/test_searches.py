@@ -155,7 +155,7 @@ def trials(mlruns: Path, name: str) -> pd.DataFrame:
 
 def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
     search = SEARCHES["simcse"](SCALES["small"])
-    asha, first = halving(search), search.evaluations // 2
+    asha, first = halving(search), search.start.evaluations // 2
     started = [SimpleNamespace(trial_id=str(i)) for i in range(4)]
     for one in started:
         asha.on_trial_add(None, one)  # ty: ignore[invalid-argument-type]
@@ -206,7 +206,7 @@ def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> 
         state="stopped",
         failed="",
         ended=1,
-        **{TIME_ATTR: TINY.evaluations},
+        **{TIME_ATTR: TINY.start.evaluations},
     )
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["score"]) == ("stopped", 0.5)
