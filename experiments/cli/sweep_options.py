@@ -31,7 +31,7 @@ class SharedOptions:
     """What sweep.py, search.py, audit.py and estimate.py share."""
 
     scale: str = "small"
-    """Size of the runs: small, small-1m or paper. Quickstart and released have fixed ones."""
+    """Size of the runs: small, small-1m or paper. Quickstart, released and minilm have studies of their own."""
     data: Path | None = None
     """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = MLRUNS
