@@ -9,8 +9,10 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.comparison.summary import Summary
+from analysis.comparison.summary import Summary, Tuned
 from analysis.stats.significance import expected_maximum
+
+COLOUR = sns.color_palette("colorblind")[0]
 
 
 def comparison_figures(summary: Summary) -> dict[str, Figure]:
@@ -21,32 +23,46 @@ def comparison_figures(summary: Summary) -> dict[str, Figure]:
 def curves(summary: Summary) -> Figure:
     """Draw the dev score that the best of k trials is expected to have, with the range of the searches.
 
-    Beside it are the test scores of what the searches chose: no trial has one, so there is one for all trials only.
+    Each method has a panel, with the baseline in grey. Beside them are the test scores of what the searches chose: no
+    trial has one, so there is one for all trials only.
     """
+    baseline, *others = summary.tuned
+    columns = min(3, len(others))
+    rows = -(-len(others) // columns)
+    figure = plt.figure(figsize=(3 + 2.5 * columns, 1 + 1.9 * rows), layout="constrained")
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(2.5 * columns, 3))[0]
+    panels = left.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for panel, each in zip(panels, others, strict=False):
+        for shown, colour in ((baseline, "0.6"), (each, COLOUR)):
+            if any(shown.trials):
+                frame = _expected_best(shown)
+                sns.lineplot(frame, x="trials", y="dev", errorbar=("pi", 100), color=colour, ax=panel)
+        panel.set(title=each.entrant.name, xlabel="trials", ylabel="")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for panel in panels[len(others) :]:
+        panel.remove()
+    left.supylabel(f"best score on {summary.comparison.dev}, expected")
+    left.suptitle(f"grey: {baseline.entrant.name}", fontsize="small")
+    first, finals = next(iter(summary.comparison.measures)), right.subplots()
+    for place, each in enumerate(summary.tuned):
+        means = list(each.search_means(each.measures[first]).values())
+        finals.plot(means, [place] * len(means), "o", color=COLOUR if place else "0.6", alpha=0.7)
+    names = [each.entrant.name for each in summary.tuned]
+    finals.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
+    finals.set(xlabel=f"{first},\nfinals of each search")
+    sns.despine(figure)
+    return figure
+
+
+def _expected_best(tuned: Tuned) -> pd.DataFrame:
+    """Return a line for each search and number of trials."""
     lines = [
-        {"method": each.entrant.name, "search": search, "trials": k, "dev": value}
-        for each in summary.tuned
-        for search, scores in enumerate(each.trials)
+        {"search": search, "trials": k, "dev": value}
+        for search, scores in enumerate(tuned.trials)
         if scores
         for k, value in enumerate(expected_maximum(list(scores)), 1)
     ]
-    names = [each.entrant.name for each in summary.tuned]
-    palette = "colorblind" if len(names) <= 10 else "husl"  # the former has ten colours
-    colours = dict(zip(names, sns.color_palette(palette, len(names)), strict=True))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", width_ratios=(3, 1))
-    if lines:
-        frame = pd.DataFrame(lines)
-        sns.lineplot(frame, x="trials", y="dev", hue="method", errorbar=("pi", 100), palette=colours, ax=left)
-    left.set(xlabel="trials", ylabel=f"best score on {summary.comparison.dev}, expected")
-    left.xaxis.set_major_locator(MaxNLocator(integer=True))
-    first = next(iter(summary.comparison.measures))
-    for place, each in enumerate(summary.tuned):
-        means = list(each.search_means(each.measures[first]).values())
-        right.plot([place] * len(means), means, "o", color=colours[each.entrant.name], alpha=0.7)
-    right.set(xticks=range(len(names)), ylabel=f"{first}, finals of each search")
-    right.set_xticklabels(names, rotation=45, ha="right")
-    sns.despine(figure)
-    return figure
+    return pd.DataFrame(lines)
 
 
 def forest(summary: Summary) -> Figure:

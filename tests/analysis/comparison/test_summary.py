@@ -15,6 +15,7 @@ import scipy
 from analysis.comparison import figures, pages
 from analysis.comparison.report import gains_grid, report_text, settings_grid, write_report
 from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, summarise
+from analysis.stats.significance import expected_maximum
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
 from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial
 from experiments.comparison.recorded import dev_scores, record_trials
@@ -197,12 +198,17 @@ def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -
 def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, gain=1.0, spread=0.3)
     figure = figures.curves(summary)
-    left, right = figure.axes
-    assert len(left.get_lines()) >= 3
+    *panels, right = figure.axes
+    assert [panel.get_title() for panel in panels] == ["compcse", "mixcse"]
+    for panel, each in zip(panels, summary.tuned[1:], strict=True):
+        of_baseline, own = panel.get_lines()
+        for line, tuned in ((of_baseline, summary.tuned[0]), (own, each)):
+            best = [expected_maximum(list(scores)) for scores in tuned.trials]
+            assert list(line.get_ydata()) == pytest.approx(np.mean(best, axis=0))  # ty: ignore[invalid-argument-type]
     for each, line in zip(summary.tuned, right.get_lines(), strict=True):
         finals = [mean(each.measures["synthetic"][search].values()) for search in range(BUDGET.searches)]
-        assert list(line.get_ydata()) == pytest.approx(finals)  # ty: ignore[invalid-argument-type]
-    assert "finals" in right.get_ylabel()
+        assert list(line.get_xdata()) == pytest.approx(finals)  # ty: ignore[invalid-argument-type]
+    assert "finals" in right.get_xlabel()
     plt.close(figure)
 
 
