@@ -17,7 +17,6 @@ if __name__ == "__main__":  # before the imports that take a second
 
 import gc
 import os
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ import tyro
 
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console
-from experiments.cli.old_flags import refuse_old_flags
 from experiments.cli.options import flag
 from experiments.cli.sweep_choice import print_choice, print_nothing_to_do
 from experiments.cli.sweep_options import Options, checked, in_own_record
@@ -123,7 +121,6 @@ def main(options: Options) -> int:
 
 def command() -> None:
     """Run the command line."""
-    refuse_old_flags(sys.argv[1:])
     run_command(lambda: main(tyro.cli(Options)))
 
 

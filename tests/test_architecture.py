@@ -50,7 +50,7 @@ experiments.tracking
 experiments.execution
 experiments.audits experiments.comparison experiments.searches
 experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
-experiments.import_record experiments.rehearse experiments.search experiments.audit experiments.estimate
+experiments.import_record experiments.search experiments.audit experiments.estimate
 analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts

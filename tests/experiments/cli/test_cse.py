@@ -81,7 +81,7 @@ def test_every_command_of_the_folders_is_a_subcommand() -> None:
         for path in (entry_point.ROOT / folder).glob("*.py")
         if '__name__ == "__main__"' in path.read_text()
     }
-    assert scripts - {module for module, _ in COMMANDS.values()} == {"experiments.rehearse", "analysis.pair_bootstrap"}
+    assert scripts - {module for module, _ in COMMANDS.values()} == {"analysis.pair_bootstrap"}
 
 
 @pytest.mark.slow

@@ -38,7 +38,6 @@ COMMANDS = {
     ("experiments/audit.py", HELP): "--count",
     ("experiments/estimate.py", HELP): "--price",
     ("experiments/search.py", HELP): "--trials",
-    ("experiments/rehearse.py", ("--studies",)): "tests.benchmarks.bench_published_scale",
     ("experiments/remove.py", HELP): "--yes",
     ("experiments/merge.py", ("FOLDER", "--mlrun", "FOLDER")): "--mlruns",
 }
