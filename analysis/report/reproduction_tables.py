@@ -41,9 +41,9 @@ def many_seeds(lines: pd.DataFrame, backbone: str = BASE) -> list[float]:
     return [float(value) for value in _rows_of_many(lines, backbone)["value"]]
 
 
-def many_dev_scores(lines: pd.DataFrame, backbone: str = BASE) -> list[float]:
+def many_dev_scores(lines: pd.DataFrame) -> list[float]:
     """Return the same runs' highest STS-B dev scores, in the same order, from the notes."""
-    scores = _rows_of_many(lines, backbone)["note"].str.extract(DEV_SCORE, expand=False)
+    scores = _rows_of_many(lines, BASE)["note"].str.extract(DEV_SCORE, expand=False)
     return [float(score) for score in scores]
 
 

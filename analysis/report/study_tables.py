@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis.cells import IMPORTED, NOT_RUN, Cell, Results
-from analysis.report.blocks import block
 from analysis.report.formats import DASH, Grid, interval, markdown, mean_and_deviation, number
 from analysis.report.released_tables import released_grid
 from analysis.stats import significance
@@ -25,12 +24,6 @@ LEGEND = (
 def markdown_of(tables: Iterable[Grid], below: Iterable[str]) -> str:
     """Return a study's tables and their notes as Markdown."""
     return "\n\n".join([*map(markdown, tables), "\n".join(f"- {note}" for note in below)])
-
-
-@block("table", of=lambda ask: (ask.results,))
-def table_block(results: Results) -> str:
-    """Return a study's tables for a page that says once what all its tables share."""
-    return markdown_of(grids(results), notes(results, brief=True))
 
 
 def name_of(name: str) -> str:
@@ -101,11 +94,8 @@ def reproduction_grid(results: Results) -> Grid:
     return Grid("Published numbers against the prediction interval of our runs", header, tuple(rows))
 
 
-def notes(results: Results, *, brief: bool = False) -> list[str]:
-    """Return what a reader must know: source, scale, data, seeds, selection rule, metric, settings, machine.
-
-    Brief: without what all tables of a scale share, which the report says once.
-    """
+def notes(results: Results) -> list[str]:
+    """Return what a reader must know: source, scale, data, seeds, selection rule, metric, settings, machine."""
     study = results.study
     rows = [row for row in study.rows if row.encoder is not None]
     substitutes = dict.fromkeys(row.substitute for row in rows if row.substitute)
@@ -117,21 +107,18 @@ def notes(results: Results, *, brief: bool = False) -> list[str]:
     evaluator = (
         f"by {_by_row(rows, lambda row: str(row.scorer))}; evaluator version {', '.join(map(str, versions)) or DASH}"
     )
-    common = [
-        f"Scale {study.scale.name}: {study.scale.title}. {study.scale.notes}".rstrip(),
-        f"Corpus: {study.scale.corpus}.",
-    ]
     return [
         f"Source: {study.source}. {study.question}",
-        *([] if brief else common),
+        f"Scale {study.scale.name}: {study.scale.title}. {study.scale.notes}".rstrip(),
+        f"Corpus: {study.scale.corpus}.",
         f"Seeds: {_by_row(rows, _seeds_text)}.",
         f"Checkpoint kept by: {_by_row(rows, lambda row: row.select)}.{_selection_steps(results)}",
         *([f"Metric: {metrics}, {evaluator}."] if metrics else []),
         f"Settings of all trained rows: {_common_settings(rows)}.",
-        *([] if brief or results.lines.empty else [f"Measured on: {_devices(results)}."]),
+        *([] if results.lines.empty else [f"Measured on: {_devices(results)}."]),
         *(f"Substituted in {_labels_with_reason(rows, reason)}: {reason}." for reason in substitutes),
         *_remarks(study.rows),
-        *([] if brief else [LEGEND]),
+        LEGEND,
     ]
 
 

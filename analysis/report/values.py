@@ -77,9 +77,9 @@ def mean(study: str, row: str, column: str = STS, digits: int = 1) -> Value:
     return Value(lambda record: _mean(record, study, row, column), digits)
 
 
-def welch(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
+def welch(study: str, better: str, worse: str, column: str = STS) -> Value:
     """Return what a row is ahead of another, by Welch's test."""
-    return Value(lambda record: _gain(record, study, better, worse, column), digits)
+    return Value(lambda record: _gain(record, study, better, worse, column), 1)
 
 
 def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
@@ -144,9 +144,9 @@ def _number(table: str, method: str) -> Value:
     return Value(lambda record: float(str(text.make(record))))
 
 
-def reproduced(make: Callable[[], float | str], digits: int = 2) -> Value:
+def reproduced(make: Callable[[], float | str]) -> Value:
     """Return a number from other people's runs."""
-    return Value(lambda record: make(), digits)
+    return Value(lambda record: make(), 2)
 
 
 def order_among(loss: str, rungs: Callable[[Record], Iterable[str]]) -> Value:

@@ -48,12 +48,15 @@ def summary(scores: Sequence[float]) -> Summary:
     return Summary(mean, 0.0 if _constant(values) else float(np.std(values, ddof=1)), len(values))
 
 
-def prediction_interval(scores: Sequence[float], *, runs: int = 1, level: float = LEVEL) -> Interval | None:
+def prediction_interval(scores: Sequence[float], *, runs: int = 1) -> Interval | None:
     """Which interval would hold the mean of `runs` further runs like ours? mean +- t sd sqrt(1/n + 1/runs)."""
     if runs < 1:
         raise ValueError(f"runs must be at least 1, got {runs}")
     measured = summary(scores)
-    return _interval_around(measured, math.sqrt(1 / measured.n + 1 / runs), level)
+    if measured.sd is None:
+        return None
+    half = float(stdtrit(measured.n - 1, (1 + LEVEL) / 2)) * measured.sd * math.sqrt(1 / measured.n + 1 / runs)
+    return Interval(measured.mean - half, measured.mean + half)
 
 
 @cache
@@ -166,13 +169,6 @@ def check_numbers(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: expected finite numbers, got {array.tolist()}")
     return array
-
-
-def _interval_around(measured: Summary, factor: float, level: float) -> Interval | None:
-    if measured.sd is None:
-        return None
-    half = float(stdtrit(measured.n - 1, (1 + level) / 2)) * measured.sd * factor
-    return Interval(measured.mean - half, measured.mean + half)
 
 
 def _constant(values: np.ndarray) -> bool:

@@ -4,7 +4,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-PAPERS = {"R": "RankCSE", "E": "RankEncoder", "W": "WhitenedCSE", "C": "CompCSE", "S": "this study's own"}  # by id
 CLAIMS = Path(__file__).parents[2] / "experiments/CLAIMS.md"
 
 

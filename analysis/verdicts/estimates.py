@@ -29,13 +29,11 @@ def measure(results: Results, tested: Contrast | Finding) -> Verdict:
 
 
 def published_effect(results: Results, tested: Contrast | Finding) -> float | None:
-    """Return the paper's effect: the declared one, or that of the rows' published numbers."""
+    """Return the paper's effect: a declared cost, or that of the rows' published numbers."""
     if isinstance(tested, Cost):
         return None if tested.at_most else tested.times
     if not isinstance(tested, Contrast) or not tested.minus:
         return None
-    if tested.published is not None:
-        return tested.published
     cells = {label: results.cells[label, tested.column] for label in tested.weights}
     if tested.kind == SPREAD:
         first, second = (cells[label].published_std for label in tested.rows)

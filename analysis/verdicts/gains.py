@@ -46,11 +46,6 @@ class MethodGain:
     estimate: Estimate | None
     published: float | None
 
-    @property
-    def published_inside(self) -> bool | None:
-        """Whether the 95 % interval holds the paper's gain; None without an interval or a published gain."""
-        return self.estimate.holds(self.published) if self.estimate else None
-
 
 def gains(results: Results) -> tuple[Verdict, ...]:
     """Estimate the study's contrasts that PLAN.md does not judge, in its order."""

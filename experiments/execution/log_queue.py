@@ -81,9 +81,9 @@ class Logbook:
             except DisagreementError as error:
                 raise DamagedResultError(str(error)) from error
 
-    def settle(self, timeout: float = RETRY_TIMEOUT_SECONDS) -> dict[str, str]:
+    def settle(self) -> dict[str, str]:
         """Wait for unreachable storage, then for MLflow; return the keys of runs still not recorded, and why."""
-        until = time.monotonic() + timeout
+        until = time.monotonic() + RETRY_TIMEOUT_SECONDS
         self.catch_up()
         while self.waiting and time.monotonic() < until:
             time.sleep(RETRY_INTERVAL_SECONDS)

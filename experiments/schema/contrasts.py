@@ -43,8 +43,7 @@ class Contrast:
     independent samples (Welch). With `teacher_seed`, `minus` counts by the one run of that seed, which taught all
     seeds of `plus`. Kind "spread" is the ratio of the two rows' deviations over seeds, "bins" one row's rank
     correlation over bins of pairs. `margin`, in the column's units, is required of all roles but exploratory.
-    `published` is the paper's effect, if the rows' published numbers don't give it; `added` the same where it was
-    found after the runs, so that the plan's list lacks it.
+    `added` is the paper's effect where the rows' published numbers don't give it and it was found after the runs.
     """
 
     claim: str = ""  # its id, or what the contrast is about
@@ -58,7 +57,6 @@ class Contrast:
     paired: bool = False
     margin: float | None = None
     teacher_seed: int | None = None
-    published: float | None = None
     added: float | None = None
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from experiments.schema.recipes import BACKBONES
 from experiments.schema.rows import AS_IS, BASE, LARGE, TRANSFER_AVG
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt
 
-ROBERTA, ROBERTA_LARGE = "roberta-base", "roberta-large"
+ROBERTA = "roberta-base"
 CLS, MEAN = Cosine("cls"), Cosine("mean")
 TITLES = {title: name for name, title in BACKBONES.items()}
 NO_WEIGHTS = "its repository names no weights"

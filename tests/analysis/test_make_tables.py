@@ -24,7 +24,7 @@ from experiments.schema.study import Study
 from experiments.studies import catalogue
 
 GOLDEN = Path(__file__).parent / "data"
-BLOCKS = "Prose.\n\n<!-- table toy small -->\nold\n<!-- end -->\n\nMore.\n<!-- contrasts toy small --><!-- end -->\n"
+BLOCKS = "Prose.\n\n<!-- contrasts toy small -->\nold\n<!-- end -->\n\nMore.\n"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.Monke
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
     monkeypatch.setattr(catalogue, "names_at", lambda scale: ["all"])
     found = Folders(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
-    (tmp_path / "REPORT.md").write_text(BLOCKS.replace("--><!--", "-->\n<!--"))
+    (tmp_path / "REPORT.md").write_text(BLOCKS)
     make_tables.make(folders=found)
     return found
 
@@ -124,27 +124,21 @@ def test_made_twice_is_the_same_and_passes_the_check(places):
 def test_blocks_are_filled_and_prose_is_unchanged(places):
     report = places.pages[0].read_text()
     page = (places.tables / "small" / "toy.md").read_text()
-    assert report.startswith("Prose.\n\n<!-- table toy small -->\n|  | STS avg, ours |")
-    assert "old" not in report
-    assert "<!-- end -->\n\nMore.\n<!-- contrasts toy small -->\n| claim | contrast |" in report
-    table, contrasts = page.split("\n\n", 1)[1].split("\n\n## Contrasts\n\n")
-    common = ("- Scale small", "- Corpus", "- Measured on", "- Cells")  # the report says these once
-    brief = "\n".join(line for line in table.splitlines() if not line.startswith(common))
-    assert len(table.splitlines()) == len(brief.splitlines()) + 4
-    assert f"<!-- table toy small -->\n{brief}\n<!-- end -->" in report
-    assert f"<!-- contrasts toy small -->\n{contrasts}<!-- end -->" in report
+    contrasts = page.split("\n\n## Contrasts\n\n")[1]
+    assert contrasts.startswith("| claim | contrast |")
+    assert report == f"Prose.\n\n<!-- contrasts toy small -->\n{contrasts}<!-- end -->\n\nMore.\n"
 
 
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        ("<!-- table nothing small -->\n<!-- end -->", "unknown study 'nothing'"),
-        ("<!-- table toy huge -->\n<!-- end -->", "unknown scale 'huge'"),
+        ("<!-- contrasts nothing small -->\n<!-- end -->", "unknown study 'nothing'"),
+        ("<!-- contrasts toy huge -->\n<!-- end -->", "unknown scale 'huge'"),
         ("<!-- contrasts all small -->\n<!-- end -->", "names 2 studies"),
-        ("<!-- tables toy small -->\n<!-- end -->", "no block `tables toy`; there are .*, table, value"),
-        ("<!-- table toy small -->\n", "not closed or has another form"),
-        ("<!-- table toy -->\n<!-- end -->", "not closed or has another form"),
-        ("<!-- table toy small -->\n<!-- contrasts toy small -->\n<!-- end -->", "not closed or has another form"),
+        ("<!-- tables toy small -->\n<!-- end -->", "no block `tables toy`; there are .*, searches, value"),
+        ("<!-- contrasts toy small -->\n", "not closed or has another form"),
+        ("<!-- contrasts toy -->\n<!-- end -->", "not closed or has another form"),
+        ("<!-- means toy small -->\n<!-- contrasts toy small -->\n<!-- end -->", "not closed or has another form"),
     ],
 )
 def test_wrong_blocks_are_errors(places, block, message, study, monkeypatch):
@@ -164,7 +158,7 @@ def test_check_finds_an_edited_table_and_writes_nothing(places):
 
 
 def test_check_finds_an_edited_block(places):
-    places.pages[0].write_text(places.pages[0].read_text().replace("76.25", "86.25"))
+    places.pages[0].write_text(places.pages[0].read_text().replace("| claim |", "| claims |", 1))
     (found,) = check(places)
     assert found.startswith(str(places.pages[0]))
 

@@ -30,7 +30,7 @@ def test_a_gain_is_the_difference_of_means_with_its_t_interval(study: Study, pai
 def test_what_is_not_recorded_has_no_gain_and_one_seed_no_interval(study: Study) -> None:
     contrasts = (
         Contrast(plus=("Absent",), minus=("SimCSE",)),
-        Contrast(plus=("One seed",), minus=("SimCSE",), paired=True, published=2.0),
+        Contrast(plus=("One seed",), minus=("SimCSE",), paired=True),
         Contrast(claim="R1", family="f", role=PRIMARY, plus=("Better",), minus=("SimCSE",), margin=1.0),
     )
     results = join(replace(study, contrasts=contrasts), toy_lines())
@@ -40,7 +40,7 @@ def test_what_is_not_recorded_has_no_gain_and_one_seed_no_interval(study: Study)
     assert (single.estimate.n, single.estimate.interval, single.word) == (1, None, "")
     assert contrasts_grid(study_verdicts(results)).rows == (
         ("Absent − SimCSE", "STS avg", "–", "–", "0", "Welch", "–"),
-        ("One seed − SimCSE", "STS avg", "+5.00", "–", "1", "paired", "+2.00"),
+        ("One seed − SimCSE", "STS avg", "+5.00", "–", "1", "paired", "–"),
     )
     assert "The plan judges this study's contrasts" in contrasts_block(results)
 

@@ -253,8 +253,8 @@ def test_a_contrast_without_a_row_is_refused() -> None:
 
 
 def test_the_published_effect_is_inside_or_excluded() -> None:
-    assert judged(52.0, published=2.0).published_inside is True
-    assert judged(52.0, published=4.0).published_inside is False
+    assert judged(52.0, added=2.0).published_inside is True
+    assert judged(52.0, added=4.0).published_inside is False
     assert judged(52.0).published_inside is None
 
 
