@@ -20,7 +20,6 @@ from experiments.results.csv_table import DamagedFileError, Table, refuse_disagr
 from experiments.results.manifest import Manifest
 from experiments.schema.scales import RELEASED, SCALES
 from experiments.schema.study import ARRAY_VIEWS, Row, Study
-from experiments.schema.teachers import old_teachers
 from experiments.storage.record_folders import MLRUNS
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ RUNS_TABLE = Table(
     | {"seed": int, "settings": str, "device": str, "seconds": float, "teachers": str},
     ("key",),
     outcome=("method", "seed"),
-    added={"teachers": old_teachers},
 )
 RESULTS_TABLE = Table(
     "results.csv",
@@ -66,7 +64,6 @@ PAIRS_TABLE = Table(
     | {"pairs": int, "resamples": int, "commit": str, "seeds": str},
     (*DRAWN, "seeds"),
     outcome=("difference", "pairs"),
-    added={"seeds": lambda line: INDEPENDENT if "+" in line["first"] + line["second"] else ""},
 )
 SEARCHES_TABLE = Table(
     "searches.csv",
@@ -168,8 +165,7 @@ def read_searches(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
 def result_lines(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the lines of a result.json for results.csv and runs.csv."""
     environment = result["environment"]
-    shared = {name: result[name] for name in ("scale", "key", "method", "backbone", "seed", "settings", "seconds")}
-    shared["teachers"] = result["teachers"] if "teachers" in result else old_teachers(result)
+    shared = {name: result[name] for name in RUNS if name != "device"}
     shared["commit"], shared["device"] = commit_of(environment), environment["device"]
     yield from (shared | cell for cell in result["cells"] if cell["metric"] not in UNRECORDED)
 

@@ -12,7 +12,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +94,7 @@ class Table:
     """A CSV file's name, its columns with their types (str, int, float), and the columns that identify a line.
 
     Lines of two records that have the same identity agree if they have the same values in the columns `outcome`.
-    Numbers in `optional` columns may be empty. `added` are last columns that older files lack, each with a function
-    that computes the cell from an older line.
+    Numbers in `optional` columns may be empty.
     """
 
     name: str
@@ -103,7 +102,6 @@ class Table:
     identity: tuple[str, ...]
     outcome: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    added: Mapping[str, Callable[[Mapping[str, str]], str]] = field(default_factory=dict)
 
     def read(self, folder: Path) -> pd.DataFrame:
         """Return the lines; none if there is no file."""
@@ -172,16 +170,11 @@ class Table:
             return lines
         lines.parse()
         names = list(self.columns)
-        older = names[: len(names) - len(self.added)]
-        header = lines.header
-        if header not in (names, older):
-            raise lines.damage(0, f"columns {', '.join(header)}; expected {', '.join(names)}")
+        if lines.header != names:
+            raise lines.damage(0, f"columns {', '.join(lines.header)}; expected {', '.join(names)}")
         for i, row in enumerate(lines.rows, 1):
-            if len(row) != len(header):
-                raise lines.damage(i, f"{len(row)} cells; expected {len(header)}")
-        if header != names:
-            for row in lines.rows:
-                row += [fill(dict(zip(older, row, strict=True))) for fill in self.added.values()]
+            if len(row) != len(names):
+                raise lines.damage(i, f"{len(row)} cells; expected {len(names)}")
         self._refuse_second_lines(lines)
         return lines
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 RESULT = "result.json"
 FIELDS = {
-    **dict.fromkeys(("key", "scale", "name", "label", "method", "backbone", "settings", "finished"), str),
+    **dict.fromkeys(("key", "scale", "name", "label", "method", "backbone", "setting", "settings"), str),
+    **dict.fromkeys(("teachers", "finished"), str),
     **dict.fromkeys(("studies", "cells", "warnings"), list),
     **dict.fromkeys(("curves", "kept", "data", "environment", "parameters"), dict),
     **dict.fromkeys(("seed", "eval_steps"), int),

@@ -1,16 +1,11 @@
 """Write a run's teachers and bases as text, for the column `teachers` of runs.csv."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from types import NoneType
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any
 
-from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
-
-UNKNOWN = "unknown"  # for a run recorded before runs.csv had this column
-PLAIN = (int, float, str, bool, NoneType, Ellipsis, Pretrained)  # types of fields that can't hold a run
 
 
 def teachers_of(encoder: Run | Pretrained) -> str:
@@ -38,16 +33,3 @@ def _teachers_in(value: Any, rule: str = "last", weight: float | None = None) ->
                 yield f"{item.name}:{item.sha256[:12]}" + ("" if weight is None else f" x{weight!r}")
             else:
                 yield from _teachers_in(item, rule, weight)
-
-
-def old_teachers(line: Mapping[str, str]) -> str:
-    """Return the teachers of an old line of runs.csv without this column: "" if its method has none, else "unknown"."""
-    method = METHODS.get(line["method"])
-    has_none = line["method"] == "none" or (method and all(_is_plain(f.type) for f in fields(cast(Any, method))))
-    return "" if has_none else UNKNOWN
-
-
-def _is_plain(kind: Any) -> bool:
-    """Whether a field of this type can't hold a run."""
-    parts = get_args(kind)
-    return kind in PLAIN or get_origin(kind) is Literal or (bool(parts) and all(map(_is_plain, parts)))

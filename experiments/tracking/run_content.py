@@ -98,7 +98,7 @@ def run_content(result: Mapping[str, Any]) -> RunContent:
         points=curves,
         table=_csv([[name.replace("select", "checkpoint") for name in TABLE], *lines]) if lines else "",
         inputs=tuple(_inputs(result)),
-        teachers=tuple(re.findall(r"\b([0-9a-f]{12})/", result.get("teachers", ""))),
+        teachers=tuple(re.findall(r"\b([0-9a-f]{12})/", result["teachers"])),
         seconds=result["seconds"] or result["scoring_seconds"],
         finished=round(1000 * datetime.fromisoformat(finished).timestamp()) if finished else 0,
         hash=hashlib.sha256(hashed.encode()).hexdigest()[:16],
@@ -180,7 +180,7 @@ def _tags(result: Mapping[str, Any]) -> dict[str, str]:
         "scale": result["scale"],
         "method": result["method"],
         "backbone": result["backbone"],
-        "setting": setting(result),
+        "setting": result["setting"],  # equal for all seeds, to group runs by
         "studies": joined(result["studies"]),
         "changed": result["settings"],
         **{f"kept.{rule}": f"step {kept['step']}" for rule, kept in result["kept"].items()},
@@ -196,14 +196,6 @@ def _tags(result: Mapping[str, Any]) -> dict[str, str]:
 def joined(studies: Collection[str]) -> str:
     """Return names as a tag that a search for ` NAME ` finds, and not for a part of a name."""
     return " ".join(["", *studies, ""]) if studies else ""
-
-
-def setting(result: Mapping[str, Any]) -> str:
-    """Return what is equal for all seeds of a setting, and differs between settings, to group runs by."""
-    if given := result.get("setting"):
-        return given
-    # A result from before results had settings: a nested run is in its parameters by name, seed and key.
-    return f"{result['method']} {result['settings']}"[:LONGEST_TAG]
 
 
 def _inputs(result: Mapping[str, Any]) -> Iterator[DataInput]:

@@ -89,7 +89,9 @@ def result(key: str, /, **other: object) -> dict[str, object]:
         "method": "simcse",
         "backbone": "b",
         "seed": 1,
+        "setting": "simcse",
         "settings": "",
+        "teachers": "",
         "seconds": 1,
     }
     about |= {"cells": [cell | {"pairs": 9, "step": 1, "version": 1}], "curves": {}, "eval_steps": 1, "kept": {}}

@@ -229,6 +229,7 @@ def result(device: str, loss: float = 1.5, **scores: float) -> dict[str, Any]:
     about = {"key": STUDENT.key, "scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "seed": 42}
     return about | {
         "settings": "",
+        "teachers": "",
         "seconds": 1.0,
         "eval_steps": 4,
         "environment": {"device": device, "commit": "c", "dirty": "false"},

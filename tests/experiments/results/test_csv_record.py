@@ -219,16 +219,3 @@ def test_a_commit_is_ten_digits_and_a_plus_where_code_differed() -> None:
     commit = "0123456789abcdef"
     assert csv_record.commit_of({"commit": commit, "dirty": "false"}) == "0123456789"
     assert csv_record.commit_of({"commit": commit, "dirty": "true"}) == "0123456789+"
-
-
-def test_lines_of_pairs_that_are_older_than_their_last_column_are_read_as_they_were_drawn(tmp_path: Path) -> None:
-    older = csv_record.PAIRS[:-1]
-    numbers = ",0.1,0.0,0.2,0.5,9,9,x\n"
-    sides = ("a last cosine,c last cosine", "a+b last cosine,c+d last cosine")
-    text = "".join(f"small,{side},sts_avg{numbers}" for side in sides)
-    (tmp_path / "pairs.csv").write_text(",".join(older) + "\n" + text)
-    found = csv_record.read_pairs("small", tmp_path)
-    assert list(found["seeds"]) == ["", "independent"]
-    again = found[found["seeds"] == "independent"].assign(seeds="paired", difference=0.3)
-    assert csv_record.merge_pairs("small", tmp_path, again) == 1  # another way of drawing them is another line
-    assert list(csv_record.read_pairs("small", tmp_path)["seeds"]) == ["", "independent", "paired"]
