@@ -9,7 +9,7 @@ from analysis.plots import style
 from analysis.plots.effects import COLOURS, Effect, draw_effects, height
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.report.formats import interval, number
-from analysis.stats.dose_response import FEWEST, DoseResponse, dose_response
+from analysis.stats.dose_response import FEWEST, dose_response
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.gains import gains
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, SIMCSE, student_label, teacher_label
@@ -73,7 +73,7 @@ def rungs_of(drawn: FigureData, loss: str) -> tuple[Rung, ...]:
     return tuple(rungs)
 
 
-def order_of(rungs: Sequence[Rung]) -> DoseResponse | None:
+def order_of(rungs: Sequence[Rung]) -> Estimate | None:
     """Return whether gains rise with teachers' scores, without the teacher in shuffled order."""
     ordered = [rung for rung in rungs if rung.name != SHUFFLED]
     return dose_response([rung.dose for rung in ordered], [rung.scores for rung in ordered])
@@ -89,14 +89,12 @@ def parts_of(rungs: Sequence[Rung]) -> dict[str, list[Rung]]:
 
 def _parts_text(loss: str, rungs: Sequence[Rung]) -> str:
     parts = {which: order_of(chosen) for which, chosen in parts_of(rungs).items()}
-    said = [f"the {order.rungs} {which}: {_order_text(order)}" for which, order in parts.items() if order]
+    said = [f"the {order.n} {which}: {_order_text(order)}" for which, order in parts.items() if order]
     return f"{loss}, {'; '.join(said)}." if said else ""
 
 
-def _order_text(order: DoseResponse | None) -> str:
-    return f"rho {_estimate_text(order.rho)}" if order else f"fewer than {FEWEST} teachers"
-
-
-def _estimate_text(estimate: Estimate) -> str:
-    band = interval(estimate.interval, sign=True) if estimate.interval else "(no interval)"
-    return f"{number(estimate.value, sign=True)} {band}"
+def _order_text(order: Estimate | None) -> str:
+    if not order:
+        return f"fewer than {FEWEST} teachers"
+    band = interval(order.interval, sign=True) if order.interval else "(no interval)"
+    return f"rho {number(order.value, sign=True)} {band}"

@@ -156,8 +156,7 @@ def order_among(loss: str, rungs: Callable[[Record], Iterable[str]]) -> Value:
         chosen = list(rungs(record))
         doses = [_mean(record, "ladder", teacher_label(rung)) or 0.0 for rung in chosen]
         students = [list(cell(record, "ladder", student_label(loss, rung)).scores.values()) for rung in chosen]
-        found = dose_response(doses, students)
-        return found.rho if found else None
+        return dose_response(doses, students)
 
     return Value(make, 2)
 
