@@ -131,11 +131,7 @@ class CompCSE:
     subsampling: Literal["none", "adjacent", "overlapping", "subsuming"] = "none"
 
     targets = no_targets
-
-    @staticmethod
-    def recipes() -> Mapping[str, Recipe]:
-        """Return the published settings by backbone."""
-        return PUBLISHED
+    recipes = staticmethod(lambda: PUBLISHED)
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")

@@ -153,11 +153,7 @@ class DiffCSE:
 
     examples = single_column
     targets = no_targets
-
-    @staticmethod
-    def recipes() -> Mapping[Any, Recipe]:
-        """Return the published settings by backbone; those for transfer tasks are under ("transfer", backbone)."""
-        return PUBLISHED
+    recipes = staticmethod(lambda: PUBLISHED)  # under ("transfer", backbone) those for transfer tasks
 
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")

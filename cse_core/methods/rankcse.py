@@ -196,11 +196,7 @@ class RankCSE:
 
     examples = single_column
     modules = tanh_head
-
-    @staticmethod
-    def recipes() -> Mapping[tuple[str, str], Recipe]:
-        """Return the published settings by rank loss and backbone."""
-        return PUBLISHED
+    recipes = staticmethod(lambda: PUBLISHED)  # by rank loss and backbone
 
     def __post_init__(self) -> None:
         for name in ("temperature", "student_temperature"):
