@@ -8,7 +8,7 @@ from experiments.plan.plan_orders import orders
 from experiments.plan.second_plan import COLUMNS, LONG, LOSSES, contrast, length, seeded_row, stage_study
 from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, LARGE
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 
 def first_plan(scale: Scale) -> Study:
@@ -36,7 +36,7 @@ def first_plan(scale: Scale) -> Study:
     rows = [*short.values(), *long.values(), larger, larger_long, *composed, ten]
     everything = [[each for each in pair if each.column == "sts_avg"] for pair in gains]
     question = "What do the first plan's runs say beside its own contrasts?"
-    return replace(stage_study(scale, "plan2-first-plan", question, rows, *everything), columns=COLUMNS[:1])
+    return replace(stage_study(question, rows, *everything), columns=COLUMNS[:1])
 
 
 def _composed(scale: Scale) -> list[Row]:
@@ -53,12 +53,10 @@ def disjoint(scale: Scale) -> Study:
     """Declare the gains of the first plan's methods over SimCSE on all pairs and on disjoint ones; no run is new."""
     simcse, *others = (each for each in orders(scale).rows if each.select == scale.dev)
     return stage_study(
-        scale,
-        "plan2-disjoint",
         "How much of a gain is left without the pairs that STS-B's dev or train set has?",
         [simcse, *others],
         *(contrast("S1", SCORING, each, simcse, paired=False) for each in others),
     )
 
 
-STUDIES: dict[str, StudyAt] = {"plan2-first-plan": first_plan, "plan2-disjoint": disjoint}
+STUDIES: dict[str, StudyAt] = named({"plan2-first-plan": first_plan, "plan2-disjoint": disjoint})

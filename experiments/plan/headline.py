@@ -2,7 +2,7 @@
 
 from experiments.plan import plan_objectives, plan_rankcse, plan_rankencoder
 from experiments.schema.contrasts import EXPLORATORY, HEADLINES, PRIMARY, Contrast
-from experiments.schema.study import Scale, Study, StudyAt
+from experiments.schema.study import Scale, Study, StudyAt, named
 
 SOURCES: tuple[StudyAt, ...] = tuple(
     studies[name]
@@ -21,10 +21,8 @@ def headline(scale: Scale) -> Study:
     found.sort(key=lambda row: len(row.seeds))  # a row of several studies has all of its seeds in one of them
     rows = {row.label: row for row in found}
     return Study(
-        name="headline",
         source="this project, PLAN.md",
         question="Does each paper's first claim hold?",
-        scale=scale,
         rows=tuple(rows.values()),
         columns=tuple(dict.fromkeys(contrast.column for contrast in contrasts)),
         contrasts=contrasts,
@@ -37,4 +35,4 @@ def _decides(contrast: Contrast) -> bool:
     return contrast.role != EXPLORATORY
 
 
-STUDIES: dict[str, StudyAt] = {"headline": headline}
+STUDIES: dict[str, StudyAt] = named({"headline": headline})

@@ -107,9 +107,7 @@ def ladder(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="Does a better teacher give a better student?",
-        scale=scale,
         rows=(replace(simcse, label=SIMCSE, seeds=SEEDS), *students, *measured),
-        columns=("sts_avg",),
         contrasts=tuple(Contrast(family=TEACHERS, plus=(label,), minus=(SIMCSE,)) for label in trained),
         view="ladder",
         caption=f"Exploratory. All students and SimCSE: {length}. A mix of two teachers is the mean of their cosines.",

@@ -88,7 +88,6 @@ def pilots(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="After how many steps does this testbed show what must help, and not what must not?",
-        scale=scale,
         rows=tuple(line for rows, _ in parts for line in rows),
         columns=("sts_avg", scale.dev),
         contrasts=tuple(contrast for _, contrasts in parts for contrast in contrasts),
@@ -108,7 +107,6 @@ def transfer(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="After how many steps do transfer tasks show a better teacher, and not a shuffled one?",
-        scale=scale,
         rows=tuple(rows),
         columns=(column,),
         contrasts=tuple(contrasts),

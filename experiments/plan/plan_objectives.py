@@ -8,7 +8,7 @@ from experiments.plan.planned_rows import planned_row, planned_simcse, planned_s
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import BASE, with_dense_dev_scores
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 DEV = "stsb_dev"
 WHOLE: dict[str, Any] = {"subsampling": "none", "dims": None}
@@ -38,7 +38,6 @@ def whitening(scale: Scale) -> Study:
     still = without_dropout(scale, WHITENING)
     return planned_study(
         scale,
-        "plan-whitening",
         "Which of WhitenedCSE's claims hold on STS?",
         [full, simcse, pca, plain, two, more_views, inside, channels, rotated, still],
         [
@@ -68,7 +67,7 @@ def whitenedcse_space(scale: Scale) -> Study:
     simcse = planned_simcse(scale, WHITENING)
     ours = planned_row(scale, "WhitenedCSE", RUNS["whitenedcse"](scale, BASE), WHITENING)
     contrasts = [primary("W6", WHITENING, simcse, ours, column="uniformity", margin=0.1)]
-    return planned_study(scale, "plan-whitened-space", "Is WhitenedCSE more uniform?", [simcse, ours], contrasts)
+    return planned_study(scale, "Is WhitenedCSE more uniform?", [simcse, ours], contrasts)
 
 
 def _compcse_row(scale: Scale, label: str, published: Published | None = None, **fields: Any) -> Row:
@@ -89,7 +88,6 @@ def composition(scale: Scale) -> Study:
     still = without_dropout(scale, COMPOSITION)
     return planned_study(
         scale,
-        "plan-composition",
         "Is composition better than SimCSE, and is it composition?",
         [simcse, ours, words, crops, still],
         [
@@ -131,7 +129,6 @@ def parts(scale: Scale) -> Study:
     }
     return planned_study(
         scale,
-        "plan-parts",
         "How is a sentence best composed?",
         [line for pair in pairs.values() for line in pair],
         [primary(claim, COMPOSITION, *pair, column=DEV, paired=True) for claim, pair in pairs.items()],
@@ -154,7 +151,6 @@ def compcse_space(scale: Scale) -> Study:
     subsumed = ours("subsuming phrases too", RUNS["compcse"](scale, BASE, **WHOLE | {"subsampling": "subsuming"}))
     return planned_study(
         scale,
-        "plan-composed-space",
         "What does composition do to the space?",
         [simcse, full, plain, subsumed],
         [
@@ -174,14 +170,16 @@ def convergence(scale: Scale) -> Study:
     )
     # A tenth of the 256 steps.
     contrasts = [primary("C7", COMPOSITION, simcse, ours, column="near_best", margin=26.0)]
-    return planned_study(scale, "plan-convergence", "Does CompCSE converge faster?", [simcse, ours], contrasts)
+    return planned_study(scale, "Does CompCSE converge faster?", [simcse, ours], contrasts)
 
 
-STUDIES: dict[str, StudyAt] = {
-    "plan-whitening": whitening,
-    "plan-whitened-space": whitenedcse_space,
-    "plan-composition": composition,
-    "plan-parts": parts,
-    "plan-composed-space": compcse_space,
-    "plan-convergence": convergence,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "plan-whitening": whitening,
+        "plan-whitened-space": whitenedcse_space,
+        "plan-composition": composition,
+        "plan-parts": parts,
+        "plan-composed-space": compcse_space,
+        "plan-convergence": convergence,
+    }
+)

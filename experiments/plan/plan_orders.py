@@ -44,7 +44,6 @@ def orders(scale: Scale) -> Study:
     return Study(
         source=SOURCE,
         question="Is the order of methods the same by every way to look, and do gains exceed what seeds do?",
-        scale=scale,
         rows=(*rows.values(), *last),
         columns=("sts_avg", *columns.values()),
         contrasts=contrasts_at(scale, [primary("S2", SCORING, papers, [rows["SimCSE"]] * 4, over=4)]),
@@ -61,9 +60,7 @@ def spread(scale: Scale) -> Study:
     return Study(
         source=SOURCE,
         question="Does RankCSE vary less over seeds than SimCSE?",
-        scale=scale,
         rows=(simcse, net),
-        columns=("sts_avg",),
         contrasts=(varies_less(net, simcse, claim="R10"),),
     )
 
@@ -74,7 +71,6 @@ def neighbours(scale: Scale) -> Study:
     return Study(
         source=SOURCE,
         question="Do ranks gain more for pairs with shared neighbours?",
-        scale=scale,
         rows=(ranks,),
         columns=("gain_trend",),
         contrasts=(rises_over_bins(ranks, claim="E4", column="gain_trend"),),
@@ -89,7 +85,6 @@ def trends(scale: Scale) -> Study:
     return Study(
         source=SOURCE,
         question="Do ranks gain more on sets with many similar pairs?",
-        scale=scale,
         rows=(data, cosine, ranks),
         columns=(*gold, *STS),
         findings=(Trend("E9", ranks.label, cosine.label, STS, "data", gold),),
@@ -106,7 +101,6 @@ def costs(scale: Scale) -> Study:
     return Study(
         source=SOURCE,
         question="What do the methods cost?",
-        scale=scale,
         rows=(simcse,),
         columns=("time_min",),
         findings=(

@@ -12,7 +12,7 @@ from experiments.plan.planned_rows import planned_row, planned_seeds, planned_si
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import mlm_run, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 NET = "RankCSE-listNet"
 TABLE4 = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
@@ -49,7 +49,6 @@ def losses(scale: Scale) -> Study:
     squared = planned_row(scale, "squared error, same teachers", squared_run, TEACHERS)
     return planned_study(
         scale,
-        "plan-losses",
         "Which of RankCSE's losses matter, and is it the ranking?",
         [simcse, net, mle, no_consistency, no_rank, only_consistency, reversed_, squared],
         [
@@ -82,7 +81,6 @@ def teachers(scale: Scale) -> Study:
     larger = planned_row(scale, "SimCSE, larger backbone", large, TEACHERS, LARGE, published=table2)
     return planned_study(
         scale,
-        "plan-teachers",
         "What do RankCSE's teachers give?",
         [
             simcse,
@@ -124,7 +122,7 @@ def student_and_teacher(scale: Scale) -> Study:
     effect = round(ours - printed("rankcse_table2", "SimCSE", backbone="BERT-large", of="Avg"), 4)
     contrasts = [primary("R5", TEACHERS, student, teacher, paired=True, added=effect)]
     question = "Does a student of rankings only beat its teachers?"
-    return planned_study(scale, "plan-student", question, [student, teacher], contrasts)
+    return planned_study(scale, question, [student, teacher], contrasts)
 
 
 def ranking(scale: Scale) -> Study:
@@ -136,7 +134,7 @@ def ranking(scale: Scale) -> Study:
     simcse = planned_simcse(scale, TEACHERS, over("SimCSE"))
     mle = planned_row(scale, "ListMLE", rankcse_run(scale, BASE, "list_mle"), TEACHERS, published=over("RankCSE"))
     contrasts = [primary("R11", TEACHERS, mle, simcse, column="kcc_avg")]
-    return planned_study(scale, "plan-ranking", "Does RankCSE rank better?", [simcse, mle], contrasts)
+    return planned_study(scale, "Does RankCSE rank better?", [simcse, mle], contrasts)
 
 
 def alignment(scale: Scale) -> Study:
@@ -144,7 +142,7 @@ def alignment(scale: Scale) -> Study:
     simcse, net = planned_simcse(scale, TEACHERS), planned_row(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
     # About a seventh of what SimCSE's alignment is at this scale.
     contrasts = [primary("R12", TEACHERS, simcse, net, column="alignment", margin=0.02)]
-    return planned_study(scale, "plan-alignment", "Has RankCSE better alignment?", [simcse, net], contrasts)
+    return planned_study(scale, "Has RankCSE better alignment?", [simcse, net], contrasts)
 
 
 def transfer(scale: Scale) -> Study:
@@ -170,7 +168,6 @@ def transfer(scale: Scale) -> Study:
     column = "transfer_avg"
     return planned_study(
         scale,
-        "plan-transfer",
         "Do RankCSE and RankEncoder improve transfer?",
         [simcse, net, minilm, shuffled, with_mlm, ranks],
         [
@@ -182,11 +179,13 @@ def transfer(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "plan-losses": losses,
-    "plan-student": student_and_teacher,
-    "plan-teachers": teachers,
-    "plan-ranking": ranking,
-    "plan-alignment": alignment,
-    "plan-transfer": transfer,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "plan-losses": losses,
+        "plan-student": student_and_teacher,
+        "plan-teachers": teachers,
+        "plan-ranking": ranking,
+        "plan-alignment": alignment,
+        "plan-transfer": transfer,
+    }
+)

@@ -8,7 +8,7 @@ from experiments.plan.planned_rows import planned_row, planned_simcse, planned_s
 from experiments.schema.contrasts import must_help, must_not_help
 from experiments.schema.recipes import rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 SIMILAR = "stsb_similar"
 HEADING = "STS-B similar pairs (0.67-1.0) spearman"
@@ -40,7 +40,6 @@ def training(scale: Scale) -> Study:
     minilm, ignorant = control("MiniLM ranks", MINILM), control("the untrained backbone ranks", scale.backbones[BASE])
     return planned_study(
         scale,
-        "plan-ranks",
         "Which of RankEncoder's claims about training hold?",
         [simcse, ours, no_lower, from_base, centred, minilm, ignorant],
         [
@@ -62,7 +61,7 @@ def similar_pairs(scale: Scale) -> Study:
     ways = ("retrain (Eq5)", "RankEncoder_E1 (Eq2)")
     ours, ranks = (printed("rankencoder_table5", "SimCSE", way, of=HEADING) for way in ways)
     contrasts = [primary("E2", RANKS, retrained, base, column=SIMILAR, paired=True, added=round(ours - ranks, 4))]
-    return planned_study(scale, "plan-similar", "Does retraining help similar pairs?", [retrained, base], contrasts)
+    return planned_study(scale, "Does retraining help similar pairs?", [retrained, base], contrasts)
 
 
 def balance(scale: Scale) -> Study:
@@ -73,7 +72,7 @@ def balance(scale: Scale) -> Study:
     # A balance is a tenth of the steps at least.
     contrasts = [primary("E6", RANKS, published_weight, column="rank_larger", margin=10.0)]
     question = "Does lambda_train 0.05 balance the losses?"
-    return planned_study(scale, "plan-balance", question, [published_weight], contrasts)
+    return planned_study(scale, question, [published_weight], contrasts)
 
 
 def scoring(scale: Scale) -> Study:
@@ -90,7 +89,6 @@ def scoring(scale: Scale) -> Study:
     on_corpus = by("whitened on the training sentences", Whitened(pooling="cls", dims=64, corpus=scale.corpus))
     return planned_study(
         scale,
-        "plan-scoring",
         "Which of RankEncoder's claims about scoring hold?",
         [cosine, ranks, few, on_test, on_corpus],
         [
@@ -113,13 +111,15 @@ def spaces(scale: Scale) -> Study:
     ranks = planned_row(scale, "SimCSE, rank vectors", run, SCORING, scorer=scorer, published=of("rank vectors (Eq2)"))
     # The paper's gain on SimCSE is 0.81: an eighth of it is taken to be none.
     contrasts = [primary("E5", SCORING, vectors, ranks, column="uniformity", paired=True, margin=0.1)]
-    return planned_study(scale, "plan-uniformity", "Are rank vectors more uniform?", [vectors, ranks], contrasts)
+    return planned_study(scale, "Are rank vectors more uniform?", [vectors, ranks], contrasts)
 
 
-STUDIES: dict[str, StudyAt] = {
-    "plan-ranks": training,
-    "plan-similar": similar_pairs,
-    "plan-balance": balance,
-    "plan-scoring": scoring,
-    "plan-uniformity": spaces,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "plan-ranks": training,
+        "plan-similar": similar_pairs,
+        "plan-balance": balance,
+        "plan-scoring": scoring,
+        "plan-uniformity": spaces,
+    }
+)

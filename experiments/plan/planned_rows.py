@@ -89,7 +89,7 @@ def _decides_elsewhere(contrast: Contrast) -> bool:
 
 
 def planned_study(
-    scale: Scale, name: str, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast], **more: Any
+    scale: Scale, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast], **more: Any
 ) -> Study:
     """Return the study of these contrasts: the rows and columns that they read.
 
@@ -103,10 +103,8 @@ def planned_study(
         judged = {label for contrast in contrasts if contrast.role != EXPLORATORY for label in contrast.rows}
         distinct |= {label: replace(distinct[label], seeds=seeds) for label in judged}
     return Study(
-        name=name,
         source="this project, PLAN.md",
         question=question,
-        scale=scale,
         rows=tuple(distinct.values()),
         columns=tuple(dict.fromkeys(contrast.column for contrast in contrasts)),
         contrasts=contrasts,

@@ -11,7 +11,7 @@ from experiments.schema.contrasts import EXPLORATORY, ONE_LOOK, Contrast
 from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer, row
 from experiments.schema.scales import PLANNED_SEEDS, WIKI_MEDIUM
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 MARGIN = 0.5  # points of an average over seven sets
 COLUMNS = ("sts_avg", "sts_disjoint_avg")  # all pairs; without those that STS-B's dev or train set has
@@ -46,13 +46,11 @@ def seeded_row(scale: Scale, label: str, run: Run | None, seeds: int, **more: An
     return row(scale, label, run, BASE, None, seeds=PLANNED_SEEDS[:seeds], **more)
 
 
-def stage_study(scale: Scale, name: str, question: str, rows: Sequence[Row], *contrasts: list[Contrast]) -> Study:
+def stage_study(question: str, rows: Sequence[Row], *contrasts: list[Contrast]) -> Study:
     """Return a study of these contrasts, each on all pairs and on disjoint ones."""
     return Study(
-        name=name,
         source="this project, PLAN2.md",
         question=question,
-        scale=scale,
         rows=tuple(rows),
         columns=COLUMNS,
         contrasts=tuple(each for pair in contrasts for each in pair),
@@ -75,8 +73,6 @@ def whitening(scale: Scale) -> Study:
     inside = ours("sum inside the logarithm", objective="inside")
     settings = {"W3": plain, "W4": two, "W9": channels, "W2": pca, "W7": inside}
     return stage_study(
-        scale,
-        "plan2-whitening",
         "Which of WhitenedCSE's claims hold on dropout views?",
         [simcse, full, plain, two, unwhitened, channels, pca, inside],
         contrast("A1", WHITENING, full, simcse, paired=False, primary=True),
@@ -120,8 +116,6 @@ def teachers(scale: Scale) -> Study:
                 contrast("a better teacher", TEACHERS, better, equal, paired=True),
             ]
     return stage_study(
-        scale,
-        "plan2-teachers",
         "Does RankCSE gain over SimCSE when its teachers are as good as the paper's?",
         rows,
         *contrasts,
@@ -140,8 +134,6 @@ def ranks(scale: Scale) -> Study:
     trained, trained_ranks = by("RankEncoder", encoder, vary="all")
     trained = replace(trained, seeds=tuple(seed for seed in trained.seeds if seed != NOT_REPEATED))
     return stage_study(
-        scale,
-        "plan2-ranks",
         "How much of RankEncoder's gain is training, and how much is scoring?",
         [plain, plain_ranks, trained, trained_ranks],
         contrast("A4", RANKS, trained, plain, paired=True, primary=True),
@@ -157,4 +149,4 @@ def length(epochs: int) -> str:
     return "one epoch" if epochs == 1 else f"{epochs} epochs"
 
 
-STUDIES: dict[str, StudyAt] = {"plan2-whitening": whitening, "plan2-teachers": teachers, "plan2-ranks": ranks}
+STUDIES: dict[str, StudyAt] = named({"plan2-whitening": whitening, "plan2-teachers": teachers, "plan2-ranks": ranks})

@@ -8,7 +8,7 @@ from experiments.plan.pilots import COMPOSITION, MINILM, RANKS, TEACHERS, WHITEN
 from experiments.plan.second_plan import LOSSES, TEACHER_SEEDS, contrast, seeded_row, stage_study
 from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 SEEDS = 10
 
@@ -46,8 +46,6 @@ def quality(scale: Scale) -> Study:
     first = ours("first half alone", "compcse", compose="first")
     rivals = {"two random crops": crops, "halves of shuffled words": words, "first half alone": first}
     return stage_study(
-        scale,
-        "plan2-quality",
         "Which methods gain over SimCSE on an encoder that starts near BERT-base's level?",
         [
             *(simcse, net, mle, net_minilm, mle_minilm, ranks, by_cosine, simcse_ranks),
@@ -67,4 +65,4 @@ def quality(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = {"plan2-quality": quality}
+STUDIES: dict[str, StudyAt] = named({"plan2-quality": quality})

@@ -22,7 +22,7 @@ BY_TEST = "sts_test"  # selects the snapshot that is best on the test sets: what
 SNAPSHOTS = ("quarter_1", "quarter_2", "quarter_3", "last")
 ARRAY_VIEWS = ("ridges", "spaces", "heat", "neighbours", "densities")  # figures that draw arrays, not only scores
 SOURCES = {"rankcse": "RankCSE", "rankencoder": "RankEncoder", "whitenedcse": "WhitenedCSE", "compcse": "CompCSE"}
-UNNAMED = "unnamed"  # a study before `named` has named it
+UNNAMED = "unnamed"  # a study, and its scale, before `named` gives it both
 NAME = re.compile(r"\w[\w.-]{0,99}")
 RUN_FIELDS = {f.name for f in fields(Run)}
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
@@ -90,6 +90,9 @@ class Scale:
 
     def seeds_for(self, backbone: str) -> tuple[int, ...]:
         return self.backbone_seeds.get(backbone, self.seeds)
+
+
+UNSCALED = Scale(name=UNNAMED, title="", backbones={}, corpus=Corpus(UNNAMED, 1), seeds=())
 
 
 @dataclass(frozen=True)
@@ -247,12 +250,12 @@ class Study:
     its `twin`.
     """
 
-    name: str = UNNAMED  # `named` gives it, and the source of a paper's table or figure
+    name: str = UNNAMED  # `named` gives it, the scale, and the source of a paper's table or figure
     source: str = ""
     question: str
-    scale: Scale
+    scale: Scale = UNSCALED
     rows: tuple[Row, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ("sts_avg",)
     metric: str = "spearman.all"
     transfer_metric: str = "acc"
     contrasts: tuple[Contrast, ...] = ()
@@ -304,13 +307,13 @@ StudyAt = Callable[[Scale], Study]
 
 
 def named(studies: Mapping[str, StudyAt]) -> dict[str, StudyAt]:
-    """Return the functions, whose studies then have their keys as names and, of a paper's table or figure, a source."""
+    """Return the functions, whose studies then have their keys as names, the scale, and the source if a paper's."""
     return {name: partial(_named, name, study) for name, study in studies.items()}
 
 
 def _named(name: str, make: StudyAt, scale: Scale) -> Study:
     study = make(scale)
-    return replace(study, name=name, source=study.source or source_of(name))
+    return replace(study, name=name, scale=scale, source=study.source or source_of(name))
 
 
 def source_of(name: str) -> str:

@@ -54,7 +54,6 @@ def baselines(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="What do the baselines of the papers' tables gain over SimCSE, and what are their details worth?",
-        scale=scale,
         rows=tuple(by_label.values()),
         columns=(*STS, "sts_avg"),
         contrasts=tuple(gain(by_label[better], by_label[worse]) for better, worse in pairs),

@@ -65,7 +65,6 @@ def methods(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="Does every method train at this scale, and is its last checkpoint better than no training?",
-        scale=scale,
         rows=tuple(rows),
         columns=(scale.dev,),
     )
@@ -84,7 +83,6 @@ def overlap(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="How many test pairs are, but for case, punctuation and order, in STS-B's dev or train set?",
-        scale=scale,
         rows=tuple(rows),
         columns=tuple(f"{task}_shared" for task in STS),
         findings=(Untested("S1", "STS-B dev shares most of its pairs with test sets", "a count, in this table"),),
@@ -108,7 +106,6 @@ def search(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="Which dropout and learning rate suit SimCSE at this scale?",
-        scale=scale,
         rows=tuple(rows),
         columns=(scale.dev,),
         view="grid",
@@ -141,7 +138,6 @@ def ranks(scale: Scale) -> Study:
     return Study(
         source="this project, after RankEncoder, Section 3 and footnotes 2 and 3",
         question="Do ranks make the difference, and the filter, and starting anew?",
-        scale=scale,
         rows=(
             *(simcse, ours, centred, no_filter, no_lower, continued, summed, summed_centred),
             *(by_ranks, by_centred, of_stsb, of_reviews),
@@ -173,7 +169,6 @@ def robustness(scale: Scale) -> Study:
     return Study(
         source="this project",
         question="Do gains exceed what seeds do, and is the order of methods the same by every way to look?",
-        scale=scale,
         rows=(*rows.values(), *unselected),
         columns=(*STS, "sts_avg", *dict.fromkeys(column for _, column in orders)),
         contrasts=(

@@ -31,7 +31,6 @@ def table1(scale: Scale) -> Study:
     rows = rows_of(scale, "compcse_table1", dict.fromkeys((composed, subsampled), COMPOSED))
     return Study(
         question="Is composition better than SimCSE on three backbones, and worse on RoBERTa-large?",
-        scale=scale,
         rows=tuple(rows.values()),
         columns=(*STS, "sts_avg"),
         contrasts=(
@@ -66,7 +65,6 @@ def table2(scale: Scale) -> Study:
             contrasts += [beats(plain, phrases, claim="C2", column=DEV) for phrases in subsampled]
     return Study(
         question="Does subsampling help the large BERT and harm the base one?",
-        scale=scale,
         rows=tuple(rows),
         columns=(DEV,),
         contrasts=tuple(contrasts),
@@ -90,7 +88,6 @@ def table3(scale: Scale) -> Study:
     summed, averaged, joined, projected, differences = (rows[name, BASE] for name in HOW)
     return Study(
         question="Which composition is best?",
-        scale=scale,
         rows=tuple(rows.values()),
         columns=(DEV,),
         contrasts=(
@@ -110,7 +107,6 @@ def table4(scale: Scale) -> Study:
     anchor, positive, both = (_variant_row(scale, "table4", name, side=side) for name, side in SIDES.items())
     return Study(
         question="Is composing the positive best?",
-        scale=scale,
         rows=(anchor, positive, both),
         columns=(DEV,),
         contrasts=tuple(beats(positive, other, claim="C4", column=DEV) for other in (anchor, both)),
@@ -122,7 +118,6 @@ def table5(scale: Scale) -> Study:
     two, three, four = (_variant_row(scale, "table5", f"{n} partitions", parts=n) for n in (2, 3, 4))
     return Study(
         question="Are two parts best?",
-        scale=scale,
         rows=(two, three, four),
         columns=(DEV,),
         contrasts=tuple(beats(two, more, claim="C5", column=DEV) for more in (three, four)),
@@ -143,7 +138,6 @@ def table6(scale: Scale) -> Study:
     large = {d0: cut(d0, LARGE, 1024) for d0 in (320, 384, 512, 1024)}
     return Study(
         question="Does a loss on part of the vector help the base, not the large backbone?",
-        scale=scale,
         rows=(*base.values(), *large.values()),
         columns=(DEV,),
         contrasts=(
@@ -172,7 +166,6 @@ def figure2(scale: Scale) -> Study:
     ]
     return Study(
         question="Does subsampling improve uniformity, and has the plain partition the best alignment?",
-        scale=scale,
         rows=(simcse, plain, *subsampled),
         columns=("alignment", "uniformity"),
         contrasts=(
@@ -191,7 +184,6 @@ def figure3(scale: Scale) -> Study:
     ours = _trajectory_row(scale, "w/ composition", _composition_run(scale, BASE))
     return Study(
         question="Does composition converge faster and more stably than SimCSE?",
-        scale=scale,
         rows=(simcse, ours),
         columns=(DEV, "near_best", "below_best"),
         contrasts=(
@@ -215,7 +207,6 @@ def figure4(scale: Scale) -> Study:
     """Cosines between a sentence, its halves and other sentences."""
     return Study(
         question="Does CompCSE weigh the two halves of a sentence more evenly?",
-        scale=scale,
         rows=first_seed(_three_methods(scale), scale),
         columns=("phrases",),
         metric="cosine.mean",
@@ -230,7 +221,6 @@ def halves(scale: Scale) -> Study:
     return Study(
         source="this project, after CompCSE, Figure 4",
         question="How unlike are a sentence's cosines with its two halves?",
-        scale=scale,
         rows=(simcse, diffcse, ours),
         columns=("imbalance", "left_nearer"),
         contrasts=(
@@ -246,7 +236,6 @@ def figure5(scale: Scale) -> Study:
     return Study(
         question="Does CompCSE rely less on length than SimCSE? Length shortcut: 0 is none; below 0, unequal lengths "
         "read as unlike.",
-        scale=scale,
         rows=(simcse, diffcse, ours),
         columns=("stsb_dev_projection", "length_shortcut", "uniformity"),
         metric="trustworthiness",

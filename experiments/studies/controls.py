@@ -11,7 +11,7 @@ from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import NEGLIGIBLE_COST_RATIO, Cost, beats
 from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, row
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 from experiments.studies.rankcse_tables import MLE, NET
 from experiments.studies.whitenedcse_tables import VIEWS
 
@@ -37,7 +37,6 @@ def compute(scale: Scale) -> Study:
     ]
     return _study(
         scale,
-        "rankcse-compute",
         "Does RankCSE's gain survive equal compute and selection?",
         [simcse, batch, epochs, both, selected, net, mle, *longer],
         [
@@ -60,7 +59,6 @@ def distillation(scale: Scale) -> Study:
     untrained = rankcse_run(scale, BASE, teachers=(Teacher(scale.backbones[BASE]),))
     return _study(
         scale,
-        "rankcse-distillation",
         "Is RankCSE's gain the ranking, or distillation as such?",
         [simcse, net, mle, squared, shuffled_net, shuffled_mle, made(f"{NET}, untrained teacher", untrained)],
         [
@@ -93,7 +91,7 @@ def whitening(scale: Scale) -> Study:
             rate = round(shared.learning_rate / part, 9)
             slower.append(made(f"WhitenedCSE, {name} of the rate", replace(shared, learning_rate=rate)))
     rows += [*without.values(), *slower]
-    study = _study(scale, "whitenedcse-controls", "Does WhitenedCSE's gain come from whitening?", rows, compared)
+    study = _study(scale, "Does WhitenedCSE's gain come from whitening?", rows, compared)
     steps = ("WhitenedCSE shared, step", "WhitenedCSE dropout, step")
     return replace(study, findings=tuple(Cost("W8", step, NEGLIGIBLE_COST_RATIO, at_most=True) for step in steps))
 
@@ -111,7 +109,6 @@ def composition(scale: Scale) -> Study:
     controls = [_control(scale, label, run) for label, run in runs.items()]
     return _study(
         scale,
-        "compcse-controls",
         "Does composition help, or a shorter, harder positive?",
         [simcse, ours, *controls],
         [*(beats(ours, control, claim="C11") for control in controls), beats(ours, simcse, claim="C1")],
@@ -122,21 +119,21 @@ def _control(scale: Scale, label: str, run: Run | None) -> Row:
     return row(scale, label, run, BASE, None)
 
 
-def _study(scale: Scale, name: str, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast]) -> Study:
+def _study(scale: Scale, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast]) -> Study:
     return Study(
-        name=name,
         source="this project",
         question=question,
-        scale=scale,
         rows=tuple(rows),
         columns=("sts_avg", scale.dev),
         contrasts=tuple(contrasts),
     )
 
 
-STUDIES: dict[str, StudyAt] = {
-    "rankcse-compute": compute,
-    "rankcse-distillation": distillation,
-    "whitenedcse-controls": whitening,
-    "compcse-controls": composition,
-}
+STUDIES: dict[str, StudyAt] = named(
+    {
+        "rankcse-compute": compute,
+        "rankcse-distillation": distillation,
+        "whitenedcse-controls": whitening,
+        "compcse-controls": composition,
+    }
+)

@@ -30,8 +30,8 @@ def load_study(path: Path) -> StudyAt:
         made = function(scale)
         if not isinstance(made, Study):
             raise ValueError(f"{path}: expected of `study` a Study, got {type(made).__name__}")
-        if made.name == UNNAMED:
-            raise ValueError(f"{path}: expected of `study` a Study with a name")
+        if UNNAMED in (made.name, made.scale.name):
+            raise ValueError(f"{path}: expected of `study` a Study with a name and a scale")
         return replace(made, file=str(path.resolve()))
 
     return at

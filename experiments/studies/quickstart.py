@@ -3,7 +3,7 @@
 from experiments.schema.hypotheses import beats
 from experiments.schema.recipes import MakeRun, rankcse_with, simcse_run
 from experiments.schema.rows import AS_IS, BASE, row
-from experiments.schema.study import Row, Scale, Study, StudyAt
+from experiments.schema.study import Row, Scale, Study, StudyAt, named
 from experiments.studies.rankcse_tables import RANKS, SHORT_METHODS
 
 
@@ -18,14 +18,12 @@ def quickstart(scale: Scale) -> Study:
     simcse = trained_row("SimCSE", simcse_run)
     ours = [trained_row(title, rankcse_with(rank)) for rank, title in RANKS.items()]
     return Study(
-        name="quickstart",
         source="this project",
         question="Do training, scoring, tracking and tables work on this machine?",
-        scale=scale,
         rows=(untrained, simcse, *ours),
         columns=("synthetic",),
         contrasts=tuple(beats(rankcse, simcse, claim="quickstart", column="synthetic") for rankcse in ours),
     )
 
 
-STUDIES: dict[str, StudyAt] = {"quickstart": quickstart}
+STUDIES: dict[str, StudyAt] = named({"quickstart": quickstart})

@@ -31,10 +31,8 @@ def _example_rankings(table: str) -> StudyAt:
             published = Published(table, "BERT-base", method, **about) if method else None
             rows.append(row(scale, label, run, BASE, published))
         return Study(
-            name=table.replace("_", "-"),
             source=f"RankCSE, Table {table.removeprefix('rankcse_table')}",
             question="How do the encoders rank the targets of a query? One seed.",
-            scale=scale,
             rows=first_seed(rows, scale),
             columns=tuple(columns),
             view="examples",
@@ -73,7 +71,6 @@ def table13(scale: Scale) -> Study:
     measures = _measure_rows(scale, "KCC", "kendall"), _measure_rows(scale, "NDCG", "ndcg.linear")
     return Study(
         question="Does RankCSE rank better? The published row RankCSE, whose loss is not named, stands beside ListMLE.",
-        scale=scale,
         rows=tuple(row for rows in measures for row in rows.values()),
         columns=(*(f"{task}_groups" for task in STS), "groups_avg"),
         contrasts=tuple(
@@ -103,10 +100,8 @@ def _split_sizes(scale: Scale, table: str, tasks: tuple[str, ...]) -> Study:
         for split in ("train", "dev", "test")
     ]
     return Study(
-        name=table.replace("_", "-"),
         source=f"RankCSE, Table {table.removeprefix('rankcse_table')}",
         question="Are the data what the paper says?",
-        scale=scale,
         rows=tuple(rows),
         columns=tuple(f"{task}_sizes" for task in tasks),
     )
@@ -134,7 +129,6 @@ def table9(scale: Scale) -> Study:
             )
     return Study(
         question="Are the published settings those that the core has?",
-        scale=scale,
         rows=tuple(rows),
         columns=("batch_size", "learning_rate", "tau1", "tau2", "tau3"),
     )
@@ -150,7 +144,6 @@ def table11(scale: Scale) -> Study:
             rows.append(row(scale, f"{label} {BACKBONES[backbone]}", run, backbone, published))
     return Study(
         question="What does an epoch of RankCSE cost? APPENDIX's section on speed has the ratio measured by turns.",
-        scale=scale,
         rows=tuple(rows),
         columns=("batch_size", "epochs", "time_min", "time_per_epoch_min"),
         caption="Minutes of a machine that had other work beside each run: rows can't be compared.",
@@ -168,7 +161,6 @@ def figure4(scale: Scale) -> Study:
     rows["PCL"] = baseline_row(scale, "PCL", "PCL", BASE)
     return Study(
         question="Does RankCSE trade alignment and uniformity better?",
-        scale=scale,
         rows=tuple(rows.values()),
         columns=("alignment", "uniformity", "sts_avg"),
         contrasts=tuple(is_below(rows[ours], rows["SimCSE"], claim="R12", column="alignment") for ours in OURS),
@@ -181,7 +173,6 @@ def figure5(scale: Scale) -> Study:
     rows = [row(scale, label, run, BASE, None) for label, run in _compared_runs(scale).items()]
     return Study(
         question="How are cosines spread within each band of gold scores?",
-        scale=scale,
         rows=first_seed(rows, scale),
         columns=("alignment",),
         view="ridges",
@@ -194,7 +185,6 @@ def table10(scale: Scale) -> Study:
     rows = rows_of(scale, "rankcse_table10", OURS, TRANSFER_AVG, select=BY_TRANSFER)
     return Study(
         question="Does RankCSE improve transfer when selected on transfer dev sets? One seed, four snapshots of a run.",
-        scale=scale,
         rows=first_seed(rows.values(), scale),
         columns=(*TRANSFER, "transfer_avg"),
         contrasts=tuple(

@@ -27,7 +27,6 @@ def table2(scale: Scale) -> Study:
     contrasts += [beats(rows[ours, "BERT-base"], rows["SimCSE", "BERT-large"], claim="R15") for ours in OURS]
     return Study(
         question="Is RankCSE better than SimCSE on every backbone?",
-        scale=scale,
         rows=tuple(map(_with_short_name, rows.values())),
         columns=(*STS, "sts_avg"),
         contrasts=tuple(contrasts),
@@ -41,7 +40,6 @@ def table3(scale: Scale) -> Study:
     contrasts += [beats(rows[NET, b], rows[MLE, b], "R2", column) for b in BACKBONES.values()]
     return Study(
         question="Does RankCSE improve transfer?",
-        scale=scale,
         rows=tuple(map(_with_short_name, rows.values())),
         columns=(*TRANSFER, "transfer_avg"),
         contrasts=tuple(contrasts),
@@ -101,7 +99,6 @@ def table4(scale: Scale) -> Study:
     (*without_one, without_both), first = less, scale.seeds[0]
     return Study(
         question="Which of the three losses matters?",
-        scale=scale,
         rows=(simcse, *net.values(), *mle.values(), teacher, no_rank, consistency_alone),
         columns=("sts_avg", "transfer_avg"),
         contrasts=(
@@ -131,7 +128,6 @@ def table6(scale: Scale) -> Study:
         contrasts += [beats(net, simcse, claim="R1"), beats(mle, simcse, claim="R1")]
     return Study(
         question="How much do the methods vary over seeds, with teachers fixed and with teachers varied?",
-        scale=scale,
         rows=tuple(rows),
         columns=("sts_avg", "transfer_avg"),
         contrasts=tuple(contrasts),
@@ -164,9 +160,7 @@ def table5(scale: Scale) -> Study:
         contrasts += [beats(students[pair], students[name], claim="R8") for pair in pairs for name in pair.split("+")]
     return Study(
         question="Which teachers make the best student?",
-        scale=scale,
         rows=(*rows, *teachers.values()),
-        columns=("sts_avg",),
         contrasts=tuple(contrasts),
     )
 
@@ -205,9 +199,7 @@ def mix(scale: Scale) -> Study:
     return Study(
         source="this project, after RankCSE, Section 3.3",
         question="How much of the smaller teacher (alpha), how much of the larger?",
-        scale=scale,
         rows=tuple(rows),
-        columns=("sts_avg",),
     )
 
 
@@ -233,9 +225,7 @@ def figure3a(scale: Scale) -> Study:
     doubled = rows[middle, low], rows[high, middle]
     return Study(
         question="Which temperatures are best for ListNet?",
-        scale=scale,
         rows=tuple(rows.values()),
-        columns=("sts_avg",),
         contrasts=(
             beats(rows[middle, low], rows[middle, middle], claim="R9"),
             beats(rows[high, middle], rows[high, high], claim="R9"),
@@ -258,9 +248,7 @@ def figure3b(scale: Scale) -> Study:
     low, middle, _ = TEMPERATURES
     return Study(
         question="Which temperature is best for ListMLE?",
-        scale=scale,
         rows=tuple(rows.values()),
-        columns=("sts_avg",),
         contrasts=tuple(beats(rows[middle, b], rows[low, b], claim="R9") for b in BACKBONES),
         view="lines",
     )

@@ -24,7 +24,6 @@ def figure6(scale: Scale) -> Study:
     simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, scorer=rank_scorer(scale, 1.0))
     return Study(
         question="Does the gain grow with the number of shared neighbours?",
-        scale=scale,
         rows=(simcse,),
         columns=("shared_neighbours", "gain_trend"),
         contrasts=(rises_over_bins(simcse, claim="E4", column="gain_trend"),),
@@ -40,7 +39,6 @@ def figure7(scale: Scale) -> Study:
     rows = [row(scale, label, run, BASE, None, scorer=scorer) for label, scorer in ways.items()]
     return Study(
         question="Do rank vectors lie more evenly than base vectors?",
-        scale=scale,
         rows=tuple(rows),
         columns=(
             "stsb_sample_projection",
@@ -71,7 +69,6 @@ def figure8(scale: Scale) -> Study:
         ]
     return Study(
         question="Does lambda_train = 0.05 balance the two losses?",
-        scale=scale,
         rows=(simcse, ours, more, *matched),
         columns=("stsb_dev", "last_contrastive", "last_rank", "last_rank_larger"),
         contrasts=tuple(tested),
@@ -90,7 +87,6 @@ def figure9(scale: Scale) -> Study:
     ]
     return Study(
         question="Which sets have many similar pairs (gold / 5 of at least 0.67), and are gains larger on those?",
-        scale=scale,
         rows=tuple(rows),
         columns=(*gold, *STS),
         findings=(Trend("E9", PLUS, "SimCSE", STS, "data", gold),),
@@ -114,9 +110,7 @@ def lambdas(scale: Scale) -> Study:
     return Study(
         source="RankEncoder, A.2",
         question="How much rank in training, how much at inference? One seed.",
-        scale=scale,
         rows=first_seed(rows, scale),
-        columns=("sts_avg",),
         view="grid",
     )
 
@@ -130,7 +124,6 @@ def cost(scale: Scale) -> Study:
     return Study(
         source="RankEncoder, A.7",
         question="Does training take three times SimCSE's?",
-        scale=scale,
         rows=tuple(rows),
         columns=("time_min",),
         findings=(
@@ -155,7 +148,6 @@ def corpus_sizes(scale: Scale) -> Study:
     return Study(
         source="RankEncoder, footnote 5",
         question="Do gains rise with the corpus up to 10,000 sentences and stay there?",
-        scale=scale,
         rows=(cosine, *ranks.values()),
         columns=("sts_avg", "stsb_similar"),
         contrasts=(

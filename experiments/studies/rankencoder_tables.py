@@ -35,7 +35,6 @@ def table1(scale: Scale) -> Study:
     rows[ours_on_bert] = replace(rows[ours_on_bert], scorer=rank_scorer(scale), vary="all")
     return Study(
         question="Is RankEncoder, on SNCSE, better than its base?",
-        scale=scale,
         rows=tuple(rows.values()),
         columns=(*STS, "sts_avg"),
         contrasts=(beats(rows[ours_on_bert], rows["SNCSE", "BERT-base"], claim="E3"),),
@@ -54,7 +53,6 @@ def table2(scale: Scale) -> Study:
     ranks = {base: row_scored_by(base, "rank vectors (Eq2)", rank_scorer(scale, 1.0)) for base in BASES}
     return Study(
         question="Do rank vectors improve uniformity much and worsen alignment little?",
-        scale=scale,
         rows=tuple(by_base[base] for base in BASES for by_base in (vectors, ranks)),
         columns=("uniformity", "alignment"),
         contrasts=(
@@ -77,7 +75,6 @@ def table3(scale: Scale) -> Study:
     both = as_published("RankEncoder-SimCSE w/ MLM", mlm_run(scale, BASE, "rankencoder") if base else None)
     return Study(
         question="Does RankEncoder with the MLM loss improve transfer slightly?",
-        scale=scale,
         rows=(simcse, with_mlm, both),
         columns=(*TRANSFER, "transfer_avg"),
         contrasts=tuple(beats(both, other, claim="E10", column="transfer_avg") for other in (simcse, with_mlm)),
@@ -100,7 +97,6 @@ def table4(scale: Scale) -> Study:
         contrasts.append(beats(with_ranks, without, claim="E3"))
     return Study(
         question="Does RankEncoder improve SimCSE, PromptBERT and SNCSE?",
-        scale=scale,
         rows=tuple(rows),
         columns=(*STS, "sts_avg"),
         contrasts=tuple(contrasts),
@@ -130,7 +126,6 @@ def table5(scale: Scale) -> Study:
         ]
     return Study(
         question="Do ranks order similar pairs better, and do retraining and interpolation add to it?",
-        scale=scale,
         rows=tuple(rows),
         columns=("stsb_similar",),
         contrasts=tuple(contrasts),

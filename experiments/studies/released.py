@@ -15,7 +15,7 @@ from experiments.schema.columns import STS, TRANSFER
 from experiments.schema.published_rows import lines_of
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.rows import AS_IS, BASE, LARGE, TRANSFER_AVG
-from experiments.schema.study import Published, Row, Scale, Study, StudyAt
+from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
 ROBERTA = "roberta-base"
 CLS, MEAN = Cosine("cls"), Cosine("mean")
@@ -195,10 +195,8 @@ def _row(method: Method, backbone: str, published: Published | None) -> Row:
 def released_sts(scale: Scale) -> Study:
     """Public checkpoints on the seven STS sets."""
     return Study(
-        name="released-sts",
         source="public checkpoints",
         question="Do public checkpoints have the STS scores that are printed for them?",
-        scale=scale,
         rows=tuple(_rows("sts", {})),
         columns=(*STS, "sts_avg"),
     )
@@ -207,13 +205,11 @@ def released_sts(scale: Scale) -> Study:
 def released_transfer(scale: Scale) -> Study:
     """Public checkpoints on the seven transfer tasks."""
     return Study(
-        name="released-transfer",
         source="public checkpoints",
         question="Do public checkpoints have the transfer scores that are printed for them?",
-        scale=scale,
         rows=tuple(_rows("transfer", TRANSFER_AVG)),
         columns=(*TRANSFER, "transfer_avg"),
     )
 
 
-STUDIES: dict[str, StudyAt] = {"released-sts": released_sts, "released-transfer": released_transfer}
+STUDIES: dict[str, StudyAt] = named({"released-sts": released_sts, "released-transfer": released_transfer})

@@ -58,7 +58,6 @@ def table1(scale: Scale) -> Study:
     titles = tuple(BACKBONES[name] for name in (BASE, LARGE, "roberta-base") if name in scale.backbones)
     return Study(
         question="Is WhitenedCSE better than SimCSE on STS?",
-        scale=scale,
         rows=tuple(rows.values()),
         columns=(*STS, "sts_avg"),
         contrasts=_against_simcse(rows, "sts_avg", titles),
@@ -71,7 +70,6 @@ def table2(scale: Scale) -> Study:
     rows = _with_dropout_views(scale, rows, BASE, LARGE)
     return Study(
         question="Is WhitenedCSE better than SimCSE on transfer?",
-        scale=scale,
         rows=tuple(rows.values()),
         columns=(*TRANSFER, "transfer_avg"),
         contrasts=_against_simcse(rows, "transfer_avg", ("BERT-base", "BERT-large")),
@@ -96,9 +94,7 @@ def table3(scale: Scale) -> Study:
     )
     return Study(
         question="Which kind of whitening is best?",
-        scale=scale,
         rows=(simcse, *pca.values(), *zca.values(), *group.values(), *shuffled.values()),
-        columns=("sts_avg",),
         contrasts=tuple(
             beats(better, worse, claim="W2")
             for views in VIEWS.values()
@@ -119,9 +115,7 @@ def table4(scale: Scale) -> Study:
             contrasts += [beats(shuffled[views], plain[views], claim="W3") for views in VIEWS.values()]
     return Study(
         question="Does shuffling help at every number of groups?",
-        scale=scale,
         rows=tuple(rows),
-        columns=("sts_avg",),
         contrasts=tuple(contrasts),
     )
 
@@ -151,9 +145,7 @@ def table5(scale: Scale) -> Study:
     two, three, four, five = map(rows_with, (2, 3, 4, 5))
     return Study(
         question="Are more than two positives better than two?",
-        scale=scale,
         rows=tuple(row for rows in (two, three, four, five) for row in rows.values()),
-        columns=("sts_avg",),
         contrasts=tuple(
             beats(more[views], two[views], claim="W4") for views in VIEWS.values() for more in (three, four, five)
         ),
@@ -176,9 +168,7 @@ def table6(scale: Scale) -> Study:
     full = _both_readings(scale, full_label, published[full_label], "full")
     return Study(
         question="Do extra positives help only with shuffled group whitening?",
-        scale=scale,
         rows=(simcse, *whitened.values(), three, four, *full.values()),
-        columns=("sts_avg",),
         contrasts=(
             *(equals(more, simcse, claim="W5") for more in (three, four)),
             *(beats(full[views], whitened[views], claim="W5") for views in VIEWS.values()),
@@ -195,9 +185,7 @@ def objectives(scale: Scale) -> Study:
     return Study(
         source="WhitenedCSE, Section 3.3",
         question="Is the sum outside the logarithm better than inside?",
-        scale=scale,
         rows=tuple(row for rows in (outside, inside, printed) for row in rows.values()),
-        columns=("sts_avg",),
         # As printed, Eq. 8 pushes positives apart: a misprint, which no claim is about.
         contrasts=tuple(beats(outside[views], inside[views], claim="W7") for views in VIEWS.values()),
     )
@@ -211,7 +199,6 @@ def figure1(scale: Scale) -> Study:
     return Study(
         question="How evenly do sentences lie, how near are pairs that people call the same, and how far apart are the "
         "positives of one sentence?",
-        scale=scale,
         rows=tuple(rows),
         columns=(
             "stsb_dev_projection",
@@ -233,7 +220,6 @@ def figure3(scale: Scale) -> Study:
     }
     return Study(
         question="Has WhitenedCSE better alignment and uniformity than SimCSE, uniformity from the start?",
-        scale=scale,
         rows=(simcse, *ours.values()),
         columns=("alignment", "uniformity"),
         contrasts=tuple(

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def study() -> Study:
     scale = SCALES["small"]
     simcse, without = planned_simcse(scale, WHITENING), without_dropout(scale, WHITENING)
-    return planned_study(scale, "toy", "", [simcse, without], [primary("R1", WHITENING, simcse, without)])
+    return planned_study(scale, "", [simcse, without], [primary("R1", WHITENING, simcse, without)])
 
 
 def scored(study: Study, commit: str) -> pd.DataFrame:

@@ -85,6 +85,7 @@ def test_files_beside_it_are_for_the_workers_too(tmp_path: Path) -> None:
             CODE.replace('{"name": "both-ways", ', "{"),
             "no_name.py: expected of `study` a Study with a name",
         ),
+        ("no_scale.py", CODE.replace(', "scale": scale}', "}"), "expected of `study` a Study with a name and a scale"),
         ("old_name.py", CODE.replace('"both-ways"', '"simcse"', 1), "BothWays: cse_core.methods.simcse has one of"),
         ("old_class.py", CODE.replace("BothWays", "RankCSE"), "method RankCSE: cse_core.methods.rankcse has one of"),
     ],
