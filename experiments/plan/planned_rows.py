@@ -6,7 +6,7 @@ from typing import Any
 
 from cse_core.run import Run
 from experiments.plan.pilots import COMPOSITION, RANKS, SCORING, TEACHERS, TRANSFER, WHITENING
-from experiments.schema.contrasts import EXPLORATORY, HEADLINES, MARGIN, PRIMARY, Contrast, looks_at
+from experiments.schema.contrasts import EXPLORATORY, HEADLINES, MARGIN, PRIMARY, Contrast, looks_at, of_rows
 from experiments.schema.recipes import simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.scales import PLANNED_SEEDS
@@ -36,31 +36,10 @@ def planned_seeds(scale: Scale, family: str) -> tuple[int, ...]:
 
 
 def primary(
-    claim: str,
-    family: str,
-    plus: Row | Sequence[Row],
-    minus: Row | Sequence[Row] = (),
-    *,
-    column: str = "sts_avg",
-    paired: bool = False,
-    margin: float = MARGIN,
-    over: int = 1,
-    added: float | None = None,
+    claim: str, family: str, plus: Row | Sequence[Row], minus: Row | Sequence[Row] = (), **more: Any
 ) -> Contrast:
     """Declare a claim's contrast."""
-    more, less = ((side,) if isinstance(side, Row) else side for side in (plus, minus))
-    return Contrast(
-        claim=claim,
-        family=family,
-        role=PRIMARY,
-        plus=tuple(line.label for line in more),
-        minus=tuple(line.label for line in less),
-        column=column,
-        paired=paired,
-        margin=margin,
-        over=over,
-        added=added,
-    )
+    return of_rows(plus, minus, claim=claim, family=family, role=PRIMARY, **({"margin": MARGIN} | more))
 
 
 def printed(table: str, method: str, variant: str | None = None, *, backbone: str = "BERT-base", of: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.plan.pilots import RANKS, TEACHERS, WHITENING, balanced_rankencoder, with_epochs
-from experiments.schema.contrasts import EXPLORATORY, ONE_LOOK, Contrast
+from experiments.schema.contrasts import EXPLORATORY, ONE_LOOK, Contrast, of_rows
 from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer, row
 from experiments.schema.scales import PLANNED_SEEDS, WIKI_MEDIUM
@@ -25,20 +25,11 @@ LOSSES = {"ListNet": "list_net", "ListMLE": "list_mle"}
 def contrast(claim: str, family: str, plus: Row, minus: Row, *, paired: bool, primary: bool = False) -> list[Contrast]:
     """Return the difference of two rows on all pairs and on disjoint pairs; only the first can be a primary."""
 
-    def on(column: str, role: str) -> Contrast:
-        return Contrast(
-            claim=claim,
-            family=family,
-            role=role,
-            plus=(plus.label,),
-            minus=(minus.label,),
-            column=column,
-            paired=paired,
-            margin=MARGIN,
-        )
-
-    everything, disjoint = COLUMNS
-    return [on(everything, ONE_LOOK if primary else EXPLORATORY), on(disjoint, EXPLORATORY)]
+    about: dict[str, Any] = {"claim": claim, "family": family, "paired": paired, "margin": MARGIN}
+    roles = (ONE_LOOK if primary else EXPLORATORY, EXPLORATORY)
+    return [
+        of_rows(plus, minus, column=column, role=role, **about) for column, role in zip(COLUMNS, roles, strict=True)
+    ]
 
 
 def seeded_row(scale: Scale, label: str, run: Run | None, seeds: int, **more: Any) -> Row:

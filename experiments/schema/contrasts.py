@@ -5,8 +5,9 @@ contrasts and their controls, and to contrasts of a user's own study that declar
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 PRIMARY, POSITIVE, NEGATIVE = "primary", "positive control", "negative control"  # of PLAN.md: several looks
 ONE_LOOK = "primary, one look"  # of PLAN2.md and of a user's own study: tested once, when all its seeds are there
@@ -100,27 +101,17 @@ class Contrast:
         return self.kind == MEAN and one_each and self.teacher_seed is None
 
 
-def must_help(
-    treatment: Labelled, without: Labelled, family: str, *, column: str = "sts_avg", paired: bool = False
-) -> Contrast:
+def of_rows(plus: Labelled | Sequence[Labelled], minus: Labelled | Sequence[Labelled] = (), **more: Any) -> Contrast:
+    """Declare a contrast of rows; one row alone is a side of one."""
+    more_rows, less_rows = (side if isinstance(side, Sequence) else (side,) for side in (plus, minus))
+    return Contrast(plus=tuple(row.label for row in more_rows), minus=tuple(row.label for row in less_rows), **more)
+
+
+def must_help(treatment: Labelled, without: Labelled, family: str, **more: Any) -> Contrast:
     """Declare a family's positive control: a treatment that helps if the testbed can show anything."""
-    return _control(POSITIVE, treatment, without, family, column, paired)
+    return of_rows(treatment, without, family=family, role=POSITIVE, margin=MARGIN, **more)
 
 
-def must_not_help(
-    treatment: Labelled, without: Labelled, family: str, *, column: str = "sts_avg", paired: bool = False
-) -> Contrast:
+def must_not_help(treatment: Labelled, without: Labelled, family: str, **more: Any) -> Contrast:
     """Declare a family's negative control: a treatment without information."""
-    return _control(NEGATIVE, treatment, without, family, column, paired)
-
-
-def _control(role: str, treatment: Labelled, without: Labelled, family: str, column: str, paired: bool) -> Contrast:
-    return Contrast(
-        family=family,
-        role=role,
-        plus=(treatment.label,),
-        minus=(without.label,),
-        column=column,
-        paired=paired,
-        margin=MARGIN,
-    )
+    return of_rows(treatment, without, family=family, role=NEGATIVE, margin=MARGIN, **more)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
-from experiments.schema.contrasts import BINS, EXPLORATORY, ONE_LOOK, SPREAD, Contrast, Labelled
+from experiments.schema.contrasts import BINS, EXPLORATORY, ONE_LOOK, SPREAD, Contrast, Labelled, of_rows
 
 NEGLIGIBLE_COST_RATIO = 1.1  # what "very little time" and "little cost" are taken to mean
 
@@ -36,31 +36,27 @@ def equals(
 
 def beats_teacher(student: Labelled, teacher: Labelled, claim: str, seed: int, column: str = "sts_avg") -> Contrast:
     """Declare that a student's mean is higher than the score of the run, of that seed, that taught all its seeds."""
-    return Contrast(
-        claim=claim, plus=(student.label,), minus=(teacher.label,), column=column, paired=True, teacher_seed=seed
-    )
+    return of_rows(student, teacher, claim=claim, column=column, paired=True, teacher_seed=seed)
 
 
 def varies_less(steadier: Labelled, other: Labelled, claim: str, column: str = "sts_avg") -> Contrast:
     """Declare that one row's scores vary less over seeds than another's."""
-    return Contrast(claim=claim, kind=SPREAD, plus=(steadier.label,), minus=(other.label,), column=column)
+    return of_rows(steadier, other, claim=claim, kind=SPREAD, column=column)
 
 
 def is_positive(row: Labelled, claim: str, column: str) -> Contrast:
     """Declare that a row's score is above 0."""
-    return Contrast(claim=claim, plus=(row.label,), column=column)
+    return of_rows(row, claim=claim, column=column)
 
 
 def rises_over_bins(row: Labelled, claim: str, column: str) -> Contrast:
     """Declare that a row's rank correlation over bins of pairs is above 0."""
-    return Contrast(claim=claim, kind=BINS, plus=(row.label,), column=column)
+    return of_rows(row, claim=claim, kind=BINS, column=column)
 
 
 def _pair(higher: Labelled, lower: Labelled, claim: str, column: str, margin: float | None) -> Contrast:
     role = EXPLORATORY if margin is None else ONE_LOOK
-    return Contrast(
-        claim=claim, role=role, plus=(higher.label,), minus=(lower.label,), column=column, paired=True, margin=margin
-    )
+    return of_rows(higher, lower, claim=claim, role=role, column=column, paired=True, margin=margin)
 
 
 @dataclass(frozen=True)

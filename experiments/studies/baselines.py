@@ -11,7 +11,7 @@ from typing import Any
 
 from cse_core.run import Run
 from experiments.schema.columns import STS
-from experiments.schema.contrasts import Contrast
+from experiments.schema.contrasts import Contrast, of_rows
 from experiments.schema.published_rows import BASELINES, baseline_row
 from experiments.schema.recipes import RUNS, consert_run, ct_run, dclr_run, l2pcsr_run, simcse_run
 from experiments.schema.rows import BASE, row
@@ -119,7 +119,7 @@ def _control_pairs(decay: float) -> list[tuple[str, str]]:
 def gain(better: Row, worse: Row) -> Contrast:
     """Return one row's gain over another, seed by seed where both read the same sentences."""
     corpora = [run.corpus for run in (better.encoder, worse.encoder) if isinstance(run, Run)]
-    return Contrast(plus=(better.label,), minus=(worse.label,), paired=len(set(corpora)) == 1)
+    return of_rows(better, worse, paired=len(set(corpora)) == 1)
 
 
 STUDIES: dict[str, StudyAt] = named({"baselines": baselines})
