@@ -54,7 +54,7 @@ def _importances_text(searched: Sequence[SearchTrials]) -> str:
 
 def best_of_resampled_trials(scores: Sequence[float], draws: int = DRAWS) -> pd.DataFrame:
     """Return the expected best of k trials, as `best`, and between which 95 % lie if the trials are drawn anew."""
-    drawn = generator(draws, 0).choice(scores, (draws, len(scores)))
+    drawn = generator(draws).choice(scores, (draws, len(scores)))
     curves = np.array([expected_maximum(each.tolist()) for each in drawn])
     low, high = np.percentile(curves, (2.5, 97.5), axis=0)
     return pd.DataFrame({"best": expected_maximum(list(scores)), "low": low, "high": high}, range(1, len(scores) + 1))

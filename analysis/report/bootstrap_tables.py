@@ -178,8 +178,8 @@ def _by_seeds(results: Results, contrast: Contrast) -> tuple[str, str, str]:
     if common.empty:
         return DASH, DASH, DASH
     both = (a.loc[common].to_numpy(), b.loc[common].to_numpy())
-    means = [difference_bootstrap(*both, of, paired=True, whole_runs=True) for of in (mean, interquartile_mean)]
-    better = probability_of_improvement(*both, whole_runs=True)
+    means = [difference_bootstrap(*both, of) for of in (mean, interquartile_mean)]
+    better = probability_of_improvement(*both)
     return _estimate_text(means[0], sign=True), _estimate_text(means[1], sign=True), _estimate_text(better)
 
 

@@ -8,13 +8,13 @@ from jaxtyping import Float
 
 from analysis.stats.estimate import Estimate
 from analysis.stats.resampling import RESAMPLES, blocks, generator, percentiles
-from analysis.stats.significance import LEVEL, check_numbers
+from analysis.stats.significance import check_numbers
 
 FEWEST = 3  # rungs that have an order worth the name
 
 
 def dose_response(
-    doses: Sequence[float], responses: Sequence[Sequence[float]], resamples: int = RESAMPLES, seed: int = 0
+    doses: Sequence[float], responses: Sequence[Sequence[float]], resamples: int = RESAMPLES
 ) -> Estimate | None:
     """Do higher doses give higher responses, and would they with other seeds? One list of seeds' responses a dose.
 
@@ -31,14 +31,14 @@ def dose_response(
     observed = float(_rho(given, np.array([[seeds.mean() for seeds in measured]]))[0])
     if not np.isfinite(observed) or min(map(len, measured)) < 2:
         return Estimate(observed if np.isfinite(observed) else None, None, len(given))
-    random = generator(resamples, seed)
+    random = generator(resamples)
     drawn = np.empty(resamples)
     for block in blocks(resamples, len(given) ** 2 + sum(map(len, measured))):
         size = block.stop - block.start
         means = np.stack([x[random.integers(0, len(x), (size, len(x)))].mean(axis=1) for x in measured], axis=1)
         drawn[block] = _rho(given, means)
     defined = drawn[np.isfinite(drawn)]  # a draw that ties all rungs has no order
-    return Estimate(observed, percentiles(defined, LEVEL) if len(defined) else None, len(given))
+    return Estimate(observed, percentiles(defined) if len(defined) else None, len(given))
 
 
 def _rho(doses: Float[np.ndarray, " rungs"], means: Float[np.ndarray, "draws rungs"]) -> Float[np.ndarray, " draws"]:

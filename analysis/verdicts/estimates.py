@@ -104,7 +104,7 @@ def _order(results: Results, order: Order) -> Estimate | str:
     usable = [pair for pair in map(_on_common_seeds, first, second) if len(pair[0]) > 1]
     if len(usable) < 3:
         return f"{len(usable)} of {count} rows have two seeds; an order needs three"
-    tau = order_bootstrap([a for a, _ in usable], [b for _, b in usable], paired=True)
+    tau = order_bootstrap([a for a, _ in usable], [b for _, b in usable])
     return Estimate(tau.value, tau.interval, min(len(a) for a, _ in usable), f", {len(usable)} rows")
 
 

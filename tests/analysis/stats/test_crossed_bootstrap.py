@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as reference
 
-from analysis.stats.bootstrap import Difference, crossed_bootstrap, difference_bootstrap, paired_bootstrap
+from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_bootstrap
 from analysis.stats.rank_correlation import resampled_spearman
 from analysis.stats.significance import Interval
 
@@ -93,8 +93,6 @@ def test_paired_seeds_are_drawn_together_and_give_the_binomial_of_their_differen
     assert interval_of(crossed_bootstrap([first], [second], [gold], 4_000)).low < 0  # independent seeds are uncertain
     itself = noisy(gold, 4, 9.0, 3, own=9.0)
     assert interval_of(crossed_bootstrap([itself], [itself], [gold], 300, paired=True)) == pytest.approx((0, 0))
-    with pytest.raises(ValueError, match="paired seeds: expected as many of second as of first, got 4 and 3"):
-        crossed_bootstrap([itself], [itself[:3]], [gold], 300, paired=True)
 
 
 def test_a_seed_is_drawn_with_all_its_sets_and_a_pair_for_all_runs() -> None:
@@ -111,45 +109,33 @@ def test_a_seed_is_drawn_with_all_its_sets_and_a_pair_for_all_runs() -> None:
 def test_squared_widths_of_seeds_and_of_pairs_add_up() -> None:
     gold = np.random.default_rng(5).uniform(0, 5, 400)
     first, second = noisy(gold, 8, 1.2, 1, own=0.9), noisy(gold, 6, 1.6, 2, own=0.9)
-    a, b = (np.array([[reference.spearmanr(x, gold).statistic] for x in runs]) for runs in (first, second))
-    by_seeds = difference_bootstrap(a, b, resamples=4000).interval
-    crossed = crossed_bootstrap([first], [second], [gold], 4000)
     random, n = np.random.default_rng(0), len(gold)
+    of_runs = [np.array([reference.spearmanr(x, gold).statistic for x in runs]) for runs in (first, second)]
+    means = [random.choice(rho, (4000, len(rho))).mean(1) for rho in of_runs]
+    by_seeds = np.quantile(means[0] - means[1], [0.025, 0.975])
+    crossed = crossed_bootstrap([first], [second], [gold], 4000)
     counts = np.array([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(1500)]).T
     drawn = resampled_spearman(np.concatenate([first, second]), gold, counts)
     by_pairs = np.quantile(drawn[:8].mean(0) - drawn[8:].mean(0), [0.025, 0.975])
-    assert by_seeds is not None
     seeds, pairs, both = (high - low for low, high in (by_seeds, by_pairs, interval_of(crossed)))
     assert max(seeds, pairs) < both
     assert both**2 == pytest.approx(seeds**2 + pairs**2, rel=0.2)
 
 
-def test_one_seed_has_no_interval_and_bad_arguments_are_refused() -> None:
+def test_one_seed_has_no_interval() -> None:
     gold = np.arange(20.0)
     many, single = noisy(gold, 3, 4.0, 1), noisy(gold, 1, 4.0, 2)
     found = crossed_bootstrap([many], [single], [gold], 50)
     assert found.difference is not None
     assert (found.interval, found.p, found.n) == (None, None, 20)
-    with pytest.raises(ValueError, match=r"expected the same seeds in every set, got \[\(1, 3\), \(3, 3\)\]"):
-        crossed_bootstrap([many, single], [many, many], [gold, gold])
-    with pytest.raises(ValueError, match="set 1: expected one score a pair, got 20, 20 and 19"):
-        crossed_bootstrap([many], [many], [gold[:-1]])
-    with pytest.raises(ValueError, match=r"expected the same sets, at least one, got \[1, 1, 0\]"):
-        crossed_bootstrap([many], [many], [])
-    with pytest.raises(ValueError, match=r"first, set 1: expected a \(seeds, pairs\) matrix, got shape \(20,\)"):
-        crossed_bootstrap([many[0]], [many], [gold])
-    with pytest.raises(ValueError, match="second, set 1: expected finite numbers"):
-        crossed_bootstrap([many], [many * np.nan], [gold])
-    with pytest.raises(ValueError, match="resamples must be at least 1, got 0"):
-        crossed_bootstrap([many], [many], [gold], 0)
 
 
 def test_seeds_are_drawn_by_a_generator_of_their_own() -> None:
     random = np.random.default_rng(3)
     gold = random.normal(size=20)
     first, second = gold + random.normal(size=(3, 20)), gold + random.normal(size=(4, 20))
-    found = crossed_bootstrap([first], [second], [gold], 50, seed=7)
-    seeds, drawn_pairs = np.random.default_rng((7, 1)), np.random.default_rng(7)
+    found = crossed_bootstrap([first], [second], [gold], 50)
+    seeds, drawn_pairs = np.random.default_rng((0, 1)), np.random.default_rng(0)
     shares = [seeds.multinomial(n, [1 / n] * n, 50) / n for n in (3, 4)]
     picks = drawn_pairs.integers(0, 20, (20, 50))
     counts = np.stack([np.bincount(draw, minlength=20) for draw in picks.T], axis=1).astype(np.int32)
