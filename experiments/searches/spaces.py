@@ -7,15 +7,14 @@ trials.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up, unknown
-from cse_core.method import with_fields
 from cse_core.run import Run
-from cse_core.space import LogUniform
+from cse_core.space import LogUniform, with_settings
 from experiments.execution.job import Job, Scoring
 from experiments.execution.plan import required_jobs
 from experiments.schema.recipes import rankcse_run, simcse_run
@@ -69,9 +68,7 @@ class Search:
 
     def jobs(self, settings: Mapping[str, float]) -> tuple[Job, ...]:
         """Return a job for each seed that trains, selects by the scale's dev set and scores nothing else."""
-        of_run = {field.name for field in fields(Run)}
-        method = with_fields(self.start.method, **{k: v for k, v in settings.items() if k not in of_run})
-        run = replace(self.start, method=method, **{k: v for k, v in settings.items() if k in of_run})
+        run = with_settings(self.start, settings)
         label = " ".join(f"{name}={value:.3g}" for name, value in settings.items())
         selected = (Scoring(self.scale.dev, Cosine(), ()),)
         return tuple(
