@@ -37,8 +37,10 @@ def class_name(kind: type) -> Any:
     files: dict[str, Path] = {}
     typed: list[str] = []
     for other in kind.__mro__:
+        if other in bases or other is object:
+            continue
         path = _path_of(other.__module__)
-        if path is None and other is not object and other not in bases:
+        if path is None:
             typed += _typed_code(other, files)
         elif other is kind or _is_users(path):
             _add_files(other.__module__, files)

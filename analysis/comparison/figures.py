@@ -41,7 +41,7 @@ def curves(summary: Summary) -> Figure:
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     for panel in panels[len(others) :]:
         panel.remove()
-    left.supylabel(f"best score on {summary.comparison.dev}, expected")
+    left.supylabel(f"expected best on {summary.comparison.dev}", fontsize="medium")
     left.suptitle(f"grey: {baseline.entrant.name}", fontsize="small")
     first, finals = next(iter(summary.comparison.measures)), right.subplots()
     for place, each in enumerate(summary.tuned):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cse_core import source
 from cse_core.methods import METHODS
 from cse_core.methods.mlm import MLM
 from cse_core.methods.simcse import SimCSE
@@ -128,6 +129,14 @@ def test_a_new_version_of_the_class_it_is_derived_from_is_another_run(
     before = key(load(my_own_method=code()))
     monkeypatch.setattr(SimCSE, "version", SimCSE.version + 1)
     assert key(load(my_own_method=code())) != before
+
+
+def test_the_projects_files_do_not_count(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their classes count by version. Else an edit of a docstring, or another installation, would make other runs."""
+    mine, read = load(one=code()), []
+    monkeypatch.setattr(source, "_add_files", lambda module, files: read.append(module))
+    source.class_name.__wrapped__(mine)
+    assert read == ["one"]
 
 
 def test_other_files_and_the_folder_do_not_count(tmp_path: Path, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
