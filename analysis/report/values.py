@@ -52,9 +52,9 @@ class Value:
     digits: int = 1
 
 
-def cell(record: Record, study: str, row: str, column: str = STS) -> Cell:
+def cell(record: Record, study: str, row: str, column: str = STS, scale: str = SCALE) -> Cell:
     """Return a row's cell in a study, also in a column that the study's table does not show."""
-    declared = next(each for each in record.studies([study], SCALE) if each.name == study)
+    declared = next(each for each in record.studies([study], scale) if each.name == study)
     if column not in declared.needed_columns:
         declared = replace(declared, name=f"{study}-{column}", columns=(column,), contrasts=(), findings=())
     return record.of(declared).cells[row, column]
@@ -72,9 +72,9 @@ def _gain(
     return estimate_contrast(sides, [1.0, -1.0], paired=paired) if all(sides) else None
 
 
-def mean(study: str, row: str, column: str = STS, digits: int = 1) -> Value:
+def mean(study: str, row: str, column: str = STS, digits: int = 1, scale: str = SCALE) -> Value:
     """Return a row's mean over seeds."""
-    return Value(lambda record: _mean(record, study, row, column), digits)
+    return Value(lambda record: _mean(record, study, row, column, scale), digits)
 
 
 def welch(study: str, better: str, worse: str, column: str = STS) -> Value:
@@ -303,6 +303,7 @@ VALUES: dict[str, Value] = {
     "untrained": teacher("untrained [CLS]", 2),
     # RankCSE
     "simcse.8": EIGHT_EPOCHS,
+    "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
     "rank.larger": mean("plan-ranks", "RankEncoder, 8 epochs", "rank_larger", 0),
