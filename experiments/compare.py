@@ -27,34 +27,38 @@ from rich.table import Table
 
 from cse_core.data import own_pairs
 from cse_core.lookup import look_up
-from cse_core.training.selection import SELECTION
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console, print_failures
-from experiments.cli.options import Words, above_zero, at_least, check_device, filled_data_folder, flag, whole_gpus
-from experiments.cli.user_inputs import check_corpus, encoder_size, with_inputs, with_own_pooling
+from experiments.cli.options import Words, above_zero, at_least, filled_data_folder, flag
+from experiments.cli.run_options import InputOptions
+from experiments.cli.sweep_options import RayOptions, check_ray
+from experiments.cli.user_inputs import check_corpus, encoder_size, read_dev, with_inputs, with_own_pooling
 from experiments.comparison.comparison import SAMPLERS, Budget, Comparison, Entrant, Scores
 from experiments.comparison.entrants import entrant, measures_of, space_text, with_space
 from experiments.comparison.tuned import COMPARISONS
-from experiments.execution.job import ExecutionSettings
 from experiments.execution.schedule_estimate import seconds_for
 from experiments.execution.sweep_report import UNTIMED, hours, print_mlflow_command
-from experiments.execution.sweep_setup import check_room, require_inputs, untrained_keys
+from experiments.execution.sweep_setup import (
+    check_room,
+    execution_settings,
+    prepare_shared,
+    ray_config,
+    require_inputs,
+    untrained_keys,
+)
 from experiments.results import csv_record
-from experiments.schema.rows import BASE
-from experiments.schema.scales import SCALES
 from experiments.storage.needed_inputs import GIB, Writes
 from experiments.storage.record_folders import MLRUNS
-from experiments.studies.own_study import loaded_files
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
 DEFAULT = Budget()
-OF_EXECUTION = ("methods", "data", "mlruns", "workers", "gpus_per_run", "device", "compiled", "address", "shared")
-OF_EXECUTION += ("by_method", "dry_run")
+FOLDER = MLRUNS / "comparisons" / "NAME"  # of a comparison's record, if none is given
+OF_EXECUTION = {"methods", "by_method", "dry_run"} | {field.name for field in fields(RayOptions)} - {"scale"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(InputOptions, RayOptions):
     """Compare methods, each with its settings chosen by equally many trials."""
 
     methods: tyro.conf.Positional[tuple[str, ...]]
@@ -73,43 +77,11 @@ class Options:
     """How settings are drawn: independently, or by Optuna's TPE from the dev scores before them."""
     margin: float = 0.5
     """Points within which two methods count as equivalent."""
-    scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = ""
-    """Scale whose corpus and published settings are the starting point. If not given: small, and for an encoder of your
-    own the published settings of the backbone that is nearest in depth and width."""
-    backbone: str = BASE
-    """Name of the backbone in the papers (a small scale uses a smaller encoder in its place), or a folder or hub name
-    of any encoder."""
-    corpus: str = ""
-    """File to train on: .txt with one sentence a line, .tsv, .csv, .jsonl or .parquet; or a corpus of the data folder.
-    If not given: the scale's."""
-    columns: Words = ()
-    """Columns of --corpus by name or number."""
-    pair_columns: Words = ()
-    """Columns of the files in --dev and --evaluate by name or number: two sentences and a score."""
-    corpus_lines: int | None = None
-    """Train on this number of first lines of the corpus."""
-    dev: str = ""
-    """What selects checkpoints and settings: stsb_dev, avg_sts or a file with two sentences and a score in each row. If
-    not given: the scale's dev set."""
     evaluate: Words = ()
     """Tasks, groups of tasks or files on which the finals are scored; the first decides. If not given: sts, and
     sts_disjoint, which leaves out pairs that STS-B's dev or train set has."""
-    data: Path | None = None
-    """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
-    mlruns: Path | None = None
+    mlruns: Path = FOLDER
     """Folder of the comparison's record. If not given: mlruns/comparisons/NAME."""
-    workers: int = 0
-    """Number of runs at a time; 0 means one per core, or one per GPU."""
-    gpus_per_run: float = 1.0
-    """Share of a GPU for each run, or a whole number of GPUs. Ignored on CPUs."""
-    device: str = os.environ.get("CSE_DEVICE", "")
-    """cpu or cuda. If not given: CSE_DEVICE, or cuda if there is a GPU."""
-    compiled: bool = False
-    """Use torch.compile for training on GPUs."""
-    address: str = os.environ.get("CSE_RAY", "local")
-    """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
-    shared: str = os.environ.get("CSE_SHARED", "")
-    """URL of a folder that all machines of a cluster reach, for the run folders."""
     by_method: bool = False
     """Complete one method after another; else each stage runs for all methods together."""
     dry_run: bool = False
@@ -124,14 +96,11 @@ def check(options: Options) -> None:
     """Refuse invalid values before anything is read or started."""
     if not options.methods:
         raise ValueError("expected the names of methods to compare, or tuned; see --help")
+    check_ray(options)
+    filled_data_folder(options.data)
     at_least(1, trials=options.trials, searches=options.searches, finals=options.finals)
     at_least(1, corpus_lines=options.corpus_lines)
-    at_least(0, workers=options.workers)
     above_zero(margin=options.margin)
-    whole_gpus(gpus_per_run=options.gpus_per_run)
-    check_device(options.device, options.address)
-    if options.columns and not options.corpus:
-        raise ValueError(f"--columns {' '.join(options.columns)}: requires --corpus")
 
 
 def comparison_of(options: Options) -> Comparison:
@@ -146,7 +115,8 @@ def comparison_of(options: Options) -> Comparison:
         entrants = [replace(each, start=replace(each.start, corpus=scale.corpus)) for each in entrants]
     for each in entrants:
         check_corpus(each.start)
-    usual, dev = ("synthetic",) if scale.name == "quickstart" else ("sts", "sts_disjoint"), _dev(options) or scale.dev
+    usual = ("synthetic",) if scale.name == "quickstart" else ("sts", "sts_disjoint")
+    dev = read_dev(options.dev or scale.dev, options.pair_columns)
     measures = measures_of(options.evaluate or usual, dev, options.pair_columns)
     tasks = [task for tasks in measures.values() for task in tasks]
     return Comparison(
@@ -163,13 +133,6 @@ def comparison_of(options: Options) -> Comparison:
 
 def _width(each: Entrant) -> int:
     return encoder_size(each.start.backbone.name)[1]
-
-
-def _dev(options: Options) -> str:
-    """Return the rule that --dev names, with a file's set."""
-    if options.dev in SELECTION or not own_pairs.is_file(options.dev):
-        return options.dev
-    return own_pairs.add(options.dev, options.pair_columns)
 
 
 def pair_files(options: Options) -> tuple[tuple[Path, tuple[str, ...]], ...]:
@@ -210,16 +173,19 @@ def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers:
     )
 
 
-def chosen(options: Options) -> tuple[Comparison, Path]:
-    """Return the comparison, declared or described by the options, and the folder of its record."""
+def chosen(options: Options) -> tuple[Comparison, Options]:
+    """Return the comparison, declared or described by the options, and the options with the folders of its record."""
+    given = options.mlruns != FOLDER
     if options.methods[0] not in COMPARISONS:
         comparison = comparison_of(options)
-        return comparison, options.mlruns or MLRUNS / "comparisons" / comparison.name
+        mlruns = options.mlruns if given else FOLDER.parent / comparison.name
+        store = options.store / "comparisons" / comparison.name if options.store else None
+        return comparison, replace(options, mlruns=mlruns, store=store)
     plain = Options(methods=options.methods)
     for field in fields(options):
         if field.name not in OF_EXECUTION and getattr(options, field.name) != getattr(plain, field.name):
             raise ValueError(f"comparison {options.methods[0]}: is declared; expected no {flag(field.name)} beside it")
-    return COMPARISONS[options.methods[0]](), options.mlruns or MLRUNS
+    return COMPARISONS[options.methods[0]](), options if given else replace(options, mlruns=MLRUNS)
 
 
 def to_run(options: Options, comparison: Comparison) -> tuple[Entrant, ...]:
@@ -229,44 +195,31 @@ def to_run(options: Options, comparison: Comparison) -> tuple[Entrant, ...]:
     return tuple(look_up("method", name, by_name) for name in named) or comparison.entrants
 
 
-def execution_of(options: Options, mlruns: Path) -> ExecutionSettings:
-    """Return the settings of the execution."""
-    data = filled_data_folder(options.data)
-    return ExecutionSettings(
-        (mlruns / "store").resolve(),
-        data.resolve() if data else None,
-        compiled=options.compiled,
-        shared=options.shared,
-        pair_files=pair_files(options),
-    )
-
-
 def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
     check(options)
-    comparison, mlruns = chosen(options)
+    comparison, options = chosen(options)
     entrants = to_run(options, comparison)
-    execution = execution_of(options, mlruns)
+    execution = replace(execution_settings(options), pair_files=pair_files(options))
     workers = options.workers or os.cpu_count() or 1
     if options.dry_run:
         print_forecast(comparison, entrants, workers)
         return 0
     from analysis.comparison.report import write_report  # lazy: slow import
     from experiments.comparison.run_comparison import run_comparison  # lazy: slow import
-    from experiments.execution.ray_sweep import RayConfig  # lazy: slow import
 
-    csv_record.check_writable(mlruns)
-    check_database(mlruns)
+    csv_record.check_writable(options.mlruns)
+    check_database(options.mlruns)
     finals = [
         comparison.trial(each, 0, each.published, seed) for each in entrants for seed in range(comparison.budget.finals)
     ]
     jobs = list(comparison.jobs(finals, final=True).values())
     require_inputs(jobs, untrained_keys(jobs, execution.store), execution.data)
-    cluster = RayConfig(options.address, options.workers, options.gpus_per_run, options.device, loaded_files())
     if options.address == "local":
         check_room(jobs, {job.key for job in jobs}, execution, options.workers)
     print_forecast(comparison, entrants, workers)
-    tracker = Tracker(mlruns)
+    prepare_shared(options)
+    cluster, tracker = ray_config(options), Tracker(options.mlruns)
     failed: dict[str, str] = {}
     for together in [(each,) for each in entrants] if options.by_method else [entrants]:
         more, ended = run_comparison(comparison, execution, cluster, tracker, together)
@@ -274,7 +227,7 @@ def main(options: Options) -> int:
         if not ended:
             print_failures(failed, ended)
             return INTERRUPTED
-        report = write_report(comparison, mlruns, failed)
+        report = write_report(comparison, options.mlruns, execution.store, failed)
     print_failures(failed, ended=True)
     for line in report:
         console.print(line, highlight=False)

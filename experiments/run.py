@@ -31,7 +31,7 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up, not_among
 from cse_core.methods import METHODS
 from cse_core.run import NGRAM_POOLINGS, Run
-from cse_core.training.selection import SELECTION, dev_sets
+from cse_core.training.selection import dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
 from experiments.cli.options import at_least, check_device, check_threads, filled_data_folder, flag, seeds_in_range
@@ -40,6 +40,7 @@ from experiments.cli.selection_warnings import selection_warnings
 from experiments.cli.user_inputs import (
     check_corpus,
     encoder_size,
+    read_dev,
     read_encoder,
     read_teachers,
     with_inputs,
@@ -66,8 +67,6 @@ from experiments.tracking.run_reports import Reporter
 
 def build(name: str, options: Any) -> Run:
     """Return the run that the options describe."""
-    if options.columns and not options.corpus:
-        raise ValueError(f"--columns {' '.join(options.columns)}: requires --corpus")
     scale, backbone = with_inputs(
         options.scale, options.backbone, options.corpus, options.corpus_lines, options.columns
     )
@@ -110,9 +109,8 @@ class Plan:
 def make_plan(options: CommonOptions) -> Plan:
     """Return what a command line scores; refuse unknown tasks and rules before anything is trained."""
     scale = look_up("scale", options.scale or "small", SCALES)
-    dev = options.dev or scale.dev
     columns = options.pair_columns
-    rule = own_pairs.add(dev, columns) if dev not in SELECTION and own_pairs.is_file(dev) else dev
+    rule = read_dev(options.dev or scale.dev, columns)
     dev_sets(rule)
     tasks = options.evaluate or (("synthetic",) if scale.name == "quickstart" else ("sts",))
     names = suite.expand_names(tasks, columns)

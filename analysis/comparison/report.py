@@ -33,7 +33,7 @@ img {{ max-width: 100%; background: white; }}
 """
 
 
-def write_report(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> list[str]:
+def write_report(comparison: Comparison, mlruns: Path, store: Path, failed: Collection[str] = ()) -> list[str]:
     """Write comparison.md, page.html and the figures; return lines about them for people.
 
     `failed` are keys of runs that failed now and are not recorded.
@@ -49,7 +49,7 @@ def write_report(comparison: Comparison, mlruns: Path, failed: Collection[str] =
     images = {name: _png(figure) for name, figure in figures.comparison_figures(summary).items()}
     for name, content in images.items():
         atomic_write(folder / f"{name}.png", content)
-    text = report_text(summary, folder, mlruns / "store")
+    text = report_text(summary, folder, store)
     atomic_write(folder / "comparison.md", text)
     for name, content in images.items():  # a page of one file, which one can send
         text = text.replace(f"({name}.png)", f"(data:image/png;base64,{base64.b64encode(content).decode()})")
@@ -157,7 +157,7 @@ def _cards(summary: Summary, folder: Path, store: Path) -> Iterator[str]:
         finals = () if best is None else each.finals[best]
         keys = [key for key in finals if (store / key / CARD).is_file()]
         if keys and best is not None:
-            link = Path(os.path.relpath(store / keys[0] / CARD, folder)).as_posix()
+            link = Path(os.path.relpath(store.resolve() / keys[0] / CARD, folder.resolve())).as_posix()
             yield f"- {each.entrant.name}: [{keys[0]}]({link}), one of the finals of search {best + 1}"
         else:
             yield f"- {each.entrant.name}: no checkpoint is here"

@@ -24,11 +24,11 @@ SHOWN = SCALES["small"]  # whose settings are the defaults in --help
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommonOptions:
-    """Options of all methods: the scale whose settings a run starts from, and its folders."""
+class InputOptions:
+    """What run.py and compare.py train on and select by."""
 
     scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = ""
-    """Scale whose corpus and training settings are the starting point. If not given: small, and for an encoder of your
+    """Scale whose corpus and published settings are the starting point. If not given: small, and for an encoder of your
     own the published settings of the backbone that is nearest in depth and width."""
     backbone: str = BASE
     """Name of the backbone in the papers (a small scale uses a smaller encoder in its place), or a folder or hub name
@@ -43,14 +43,20 @@ class CommonOptions:
     """Columns of the files in --dev and --evaluate by name or number: two sentences and a score. If not given: those
     with known names, or all three."""
     corpus_lines: int | None = None
-    """Train on this number of first lines of the corpus, also in runs that this one needs."""
+    """Train on this number of first lines of the corpus, also in runs that others need."""
+    dev: str = ""
+    """What selects the checkpoint, and a comparison's settings: stsb_dev, avg_sts, last (run.py only), ... or a file
+    (.tsv, .csv, .jsonl, .parquet) with two sentences and a score in each row. If not given: the scale's dev set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonOptions(InputOptions):
+    """Options of all methods: the scale whose settings a run starts from, and its folders."""
+
     seeds: Numbers = ()
     """Train once with each of these seeds, and print the mean and the standard deviation of the scores."""
     evaluate: Words = ()
     """Tasks or groups of tasks to score, as in evaluate.py. If not given: sts."""
-    dev: str = ""
-    """What selects the checkpoint: stsb_dev, avg_sts, last, ... or a file (.tsv, .csv, .jsonl, .parquet) with two
-    sentences and a score in each row. If not given: the scale's dev set."""
     data: Path | None = None
     """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = MLRUNS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cse_core.data import synthetic
+from cse_core.data import own_pairs, synthetic
 from cse_core.data.corpora import COLUMNS, corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
 from cse_core.lookup import look_up
@@ -15,6 +15,7 @@ from cse_core.models.pretrained import CONFIG, encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import MODEL_TYPES, describe, read_json, read_pooling
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.selection import SELECTION
 from experiments.schema.recipes import BACKBONES, RUNS, first_lines
 from experiments.schema.rows import BASE, rank_scorer
 from experiments.schema.scales import SCALES, scale_for
@@ -43,6 +44,11 @@ def read_corpus(name: str, lines: int | None, columns: Sequence[str] = ()) -> Co
     return Corpus(name, lines, columns=tuple(columns))
 
 
+def read_dev(name: str, columns: Sequence[str]) -> str:
+    """Return the rule of a name, or of a file of pairs, whose set is added."""
+    return own_pairs.add(name, columns) if name not in SELECTION and own_pairs.is_file(name) else name
+
+
 def read_encoder(name: str) -> Pretrained:
     """Return a folder, a hub name, an embedded backbone or word vectors as an encoder that is known by its content."""
     return Pretrained(name, word_vectors_hash(name) if is_word_vectors(name) else encoder_hash(resolve(name)))
@@ -56,6 +62,8 @@ def with_inputs(
     All of a method's runs get them, also those of its teachers. A name of the papers stays as it is. Another encoder is
     in the place of BERT-base; without a scale's name it has the settings for its size.
     """
+    if columns and not corpus:
+        raise ValueError(f"--columns {' '.join(columns)}: requires --corpus")
     scale = look_up("scale", name or "small", SCALES)
     first = read_corpus(corpus, lines, columns) if corpus else first_lines(scale.corpus, lines or scale.corpus.lines)
     scale = replace(scale, corpus=first)

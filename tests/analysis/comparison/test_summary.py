@@ -230,7 +230,7 @@ def test_a_declared_comparison_has_a_page_beside_the_studies_tables(
 
 def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Path) -> None:
     ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.3))
-    assert any("comparison.md" in said for said in write_report(COMPARISON, ended))
+    assert any("comparison.md" in said for said in write_report(COMPARISON, ended, ended / "store"))
     page = (ended / "page.html").read_text()
     assert page.count("data:image/png;base64,") == 2
     assert "<table>" in page

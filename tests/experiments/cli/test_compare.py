@@ -15,8 +15,8 @@ import tyro
 from cse_core.methods import METHODS
 from experiments.compare import Options, main
 from experiments.comparison import run_comparison
-from experiments.execution.ray_sweep import RayConfig
 from experiments.results import csv_record
+from experiments.storage.shared_files import SharedFiles
 from experiments.studies import own_study
 from tests.support import forked, without_ray
 from tests.support.polling import until
@@ -61,18 +61,27 @@ def own_method(folder: Path, name: str, body: str) -> str:
     return f"{path}:{name}"
 
 
-def test_the_file_of_a_method_of_ones_own_goes_to_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clusters = []
+def test_workers_get_the_file_of_a_method_of_ones_own_and_the_folders_of_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
 
-    def run(comparison: object, execution: object, cluster: RayConfig, *more: object) -> tuple[dict[str, str], bool]:
-        clusters.append(cluster)
+    def run(comparison: object, *how: object) -> tuple[dict[str, str], bool]:
+        started.append(how)
         return {}, False
 
     monkeypatch.setattr(run_comparison, "run_comparison", run)
-    mine = own_method(tmp_path, "Mine", "return super().loss(encode, batch, modules, targets)")
+    mine, shared = (
+        own_method(tmp_path, "Mine", "return super().loss(encode, batch, modules, targets)"),
+        tmp_path / "all",
+    )
+    folders = ("--mlruns", f"{tmp_path}/mlruns", "--store", f"{tmp_path}/store", "--shared", f"file://{shared}")
     with patch.dict(METHODS), patch.object(own_study, "_LOADED", []):
-        main(tyro.cli(Options, args=("simcse", mine, *SHORT, "--mlruns", str(tmp_path / "mlruns"))))
-    assert [Path(name).name for name in clusters[0].modules] == ["mine_method.py"]
+        main(tyro.cli(Options, args=("simcse", mine, *SHORT, *folders)))
+    execution, cluster = started[0][:2]
+    assert [Path(name).name for name in cluster.modules] == ["mine_method.py"]
+    assert execution.store == tmp_path / "store/comparisons/simcse-mine"  # a sweep records what is in the store itself
+    SharedFiles(execution.shared).require_prepared()
 
 
 def without_costs(report: str) -> str:
@@ -149,6 +158,7 @@ def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
         (("simcse", "nowhere.py:Own"), "nowhere.py: no such file"),
         (("simcse", "rankcse", "--trials", "0"), "--trials"),
         (("simcse", "rankcse", "--margin", "0"), "--margin"),
+        (("simcse", "rankcse", "--share-seconds", "3"), "--share-seconds: expected --shared"),
         (("simcse", "rankcse", "--sampler", "grid"), "sampler must be one of random, tpe"),
         (("simcse", "rankcse", "--dev", "last"), "selects by dev scores"),
         (("simcse", "rankcse", "--scale", "quickstart", "--evaluate", "synthetic_dev"), "--evaluate synthetic_dev"),
