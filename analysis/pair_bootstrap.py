@@ -20,8 +20,7 @@ from rich.progress import track
 
 from analysis.cells import Cell, Results, join
 from analysis.report.bootstrap_tables import seeds_drawn, two_row_differences
-from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_bootstrap
-from analysis.stats.resampling import RESAMPLES
+from analysis.stats.bootstrap import RESAMPLES, Difference, crossed_bootstrap, paired_bootstrap
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
 from cse_core.evaluation.sts_subsets import SUBSETS

@@ -9,7 +9,7 @@ from analysis.plots import style
 from analysis.plots.effects import COLOURS, Effect, draw_effects, height
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.report.formats import interval, number
-from analysis.stats.dose_response import FEWEST, dose_response
+from analysis.stats.bootstrap import FEWEST_RUNGS, dose_response
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.gains import gains
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, SIMCSE, student_label, teacher_label
@@ -95,6 +95,6 @@ def _parts_text(loss: str, rungs: Sequence[Rung]) -> str:
 
 def _order_text(order: Estimate | None) -> str:
     if not order:
-        return f"fewer than {FEWEST} teachers"
+        return f"fewer than {FEWEST_RUNGS} teachers"
     band = interval(order.interval, sign=True) if order.interval else "(no interval)"
     return f"rho {number(order.value, sign=True)} {band}"

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.plots import style
 from analysis.report.search_tables import FEWEST, SearchTrials
-from analysis.stats.resampling import generator
+from analysis.stats.bootstrap import generator
 from analysis.stats.significance import expected_maximum
 from experiments.schema.columns import column
 

@@ -25,8 +25,8 @@ from analysis.report.reproduction_tables import (
     planned_level,
     read_reproductions,
 )
+from analysis.stats.bootstrap import dose_response
 from analysis.stats.contrast_tests import estimate_contrast
-from analysis.stats.dose_response import dose_response
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import expected_choice, expected_maximum, summary
 from analysis.verdicts.estimates import published_effect

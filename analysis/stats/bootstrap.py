@@ -6,16 +6,19 @@ computed is None: the interval of one seed, a correlation with equal scores.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
 
 from analysis.stats.estimate import Estimate
-from analysis.stats.rank_correlation import resampled_spearman, tau_b
-from analysis.stats.resampling import RESAMPLES, blocks, generator, percentiles
-from analysis.stats.significance import ROUNDING, Interval
+from analysis.stats.significance import LEVEL, ROUNDING, Interval, check_numbers
+
+RESAMPLES = 10_000
+BLOCK = 2**18  # numbers drawn at a time, to fit the processor's cache
+FEWEST_RUNGS = 3  # rungs that have an order worth the name
 
 Scores = Float[np.ndarray, "seeds tasks"]
 Draws = Float[np.ndarray, "draws seeds tasks"]
@@ -134,14 +137,47 @@ def order_bootstrap(first: SeedsOfMethods, second: SeedsOfMethods, resamples: in
     value = float(tau_b(*(np.array([[x.mean() for x in methods]]) for methods in (a, b)))[0])
     if math.isnan(value):
         return Estimate(None, None)
+    # The draws for b aren't used; without them recorded intervals would change.
+    interval = _order_interval(
+        [*a, *b], len(a) ** 2, lambda picks: tau_b(*(_means(x, picks[: len(a)]) for x in (a, b))), resamples
+    )
+    return Estimate(value, interval)
+
+
+def dose_response(
+    doses: Sequence[float], responses: Sequence[Sequence[float]], resamples: int = RESAMPLES
+) -> Estimate | None:
+    """Do higher doses give higher responses, and would they with other seeds? One list of seeds' responses a dose.
+
+    The value is Spearman's rho of doses and mean responses, `n` the number of rungs. Seeds are drawn within each rung.
+    Resampling adds noise to that of the seeds, so the interval is biased towards no order; it says nothing about other
+    rungs. If a rung has one seed there is none; fewer than three rungs: None.
+    """
+    if len(doses) != len(responses):
+        raise ValueError(f"expected one list of responses a dose, got {len(responses)} for {len(doses)}")
+    if len(doses) < FEWEST_RUNGS:
+        return None
+    given = check_numbers(doses, "doses")
+    measured = [check_numbers(seeds, f"responses, dose {i}") for i, seeds in enumerate(responses, 1)]
+    observed = float(_rho(given, np.array([[seeds.mean() for seeds in measured]]))[0])
+    if not np.isfinite(observed) or min(map(len, measured)) < 2:
+        return Estimate(observed if np.isfinite(observed) else None, None, len(given))
+    interval = _order_interval(measured, len(given) ** 2, lambda picks: _rho(given, _means(measured, picks)), resamples)
+    return Estimate(observed, interval, len(given))
+
+
+def _order_interval(
+    groups: Sequence[np.ndarray],
+    size: int,
+    correlation: Callable[[list[np.ndarray]], DrawnValues],
+    resamples: int,
+) -> Interval | None:
+    """Return the interval of a rank correlation of means, by draws of seeds in each group; one takes `size` numbers."""
     random, drawn = generator(resamples), np.empty(resamples)
-    counts = [len(x) for x in (*a, *b)]
-    for block in blocks(resamples, len(a) ** 2 + sum(counts)):
-        # The draws for b aren't used; without them recorded intervals would change.
-        picks = [random.integers(0, n, (block.stop - block.start, n)) for n in counts][: len(a)]
-        drawn[block] = tau_b(_means(a, picks), _means(b, picks))
-    drawn = drawn[np.isfinite(drawn)]  # a draw that ties all methods has no order
-    return Estimate(value, percentiles(drawn) if len(drawn) else None)
+    for block in blocks(resamples, size + sum(map(len, groups))):
+        drawn[block] = correlation([random.integers(0, len(x), (block.stop - block.start, len(x))) for x in groups])
+    drawn = drawn[np.isfinite(drawn)]  # a draw that ties all means has no order
+    return percentiles(drawn) if len(drawn) else None
 
 
 def _bootstrap(
@@ -168,3 +204,76 @@ def _wins(a: Draws, b: Draws) -> DrawnValues:
 
 def _means(methods: list[np.ndarray], picks: list[np.ndarray]) -> Float[np.ndarray, "draws methods"]:
     return np.stack([x[p].mean(axis=1) for x, p in zip(methods, picks, strict=True)], axis=1)
+
+
+def resampled_spearman(
+    scores: Float[np.ndarray, "encoders pairs"],
+    gold: Float[np.ndarray, " pairs"],
+    counts: Int[np.ndarray, "pairs draws"],
+) -> Float[np.ndarray, "encoders draws"]:
+    """Return Spearman's rho with gold in every resample; pair i occurs counts[i, draw] times; nan if all are equal.
+
+    Ties have their mean rank. The sums are whole numbers below 2^53 (up to 200,000 pairs), so rho is exact to rounding.
+    """
+    gold_ranks = _centred_ranks(gold, counts)
+    weighted = counts * gold_ranks
+    norm = np.sqrt(np.einsum("pd,pd->d", weighted, gold_ranks))
+    rho = np.empty((len(scores), counts.shape[1]))
+    for i, values in enumerate(scores):
+        ranks = _centred_ranks(values, counts)
+        norm_of_scores = np.sqrt(np.einsum("pd,pd,pd->d", counts.astype(float), ranks, ranks))
+        with np.errstate(invalid="ignore"):
+            rho[i] = np.einsum("pd,pd->d", weighted, ranks) / (norm_of_scores * norm)
+    return rho
+
+
+def tau_b(a: Float[np.ndarray, "draws methods"], b: Float[np.ndarray, "draws methods"]) -> Float[np.ndarray, " draws"]:
+    """Return Kendall's tau-b (Kendall, 1945) of every draw's two orders of the methods; nan if all are tied.
+
+    Means that differ only by rounding are tied: they may have been summed in another order.
+    """
+    x, y = _signs(a), _signs(b)
+    with np.errstate(invalid="ignore"):
+        return (x * y).sum(axis=1) / np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+
+
+def _centred_ranks(values: Float[np.ndarray, " pairs"], counts: Int[np.ndarray, "pairs draws"]) -> np.ndarray:
+    # Twice the centred mean rank, in whole numbers: (smaller values) + (smaller or equal values) - (all values).
+    order = np.argsort(values, kind="stable")
+    smaller = np.zeros((len(values) + 1, counts.shape[1]), dtype=counts.dtype)
+    np.cumsum(counts[order], axis=0, out=smaller[1:])
+    ordered = values[order]
+    ranks = smaller[np.searchsorted(ordered, values)] + smaller[np.searchsorted(ordered, values, side="right")]
+    return (ranks - smaller[-1]).astype(float)
+
+
+def _signs(means: Float[np.ndarray, "draws methods"]) -> Float[np.ndarray, "draws pairs"]:
+    first, second = np.triu_indices(means.shape[1], 1)
+    gap = means[:, first] - means[:, second]
+    return np.where(np.abs(gap) <= ROUNDING * max(1.0, float(np.abs(means).max())), 0.0, np.sign(gap))
+
+
+def _rho(doses: Float[np.ndarray, " rungs"], means: Float[np.ndarray, "draws rungs"]) -> Float[np.ndarray, " draws"]:
+    x, y = (scipy.stats.rankdata(values, axis=-1) for values in (doses, means))
+    x, y = x - x.mean(), y - y.mean(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        return (y @ x) / np.sqrt((y**2).sum(axis=-1) * (x @ x))
+
+
+def percentiles(drawn: Float[np.ndarray, " draws"]) -> Interval:
+    """Return the percentile interval of the draws."""
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high))
+
+
+def blocks(resamples: int, size: int) -> Iterator[slice]:
+    """Yield the resamples in slices, given the numbers that one resample draws."""
+    step = max(1, BLOCK // size)
+    return (slice(start, min(start + step, resamples)) for start in range(0, resamples, step))
+
+
+def generator(resamples: int) -> np.random.Generator:
+    """Return the generator of the draws; refuse no resample."""
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, got {resamples}")
+    return np.random.default_rng(0)

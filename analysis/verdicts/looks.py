@@ -6,9 +6,8 @@ from typing import TypeVar
 
 from analysis.cells import Cell, Results
 from analysis.stats import significance
-from analysis.stats.contrast_tests import estimate_contrast
+from analysis.stats.contrast_tests import estimate_contrast, moderate
 from analysis.stats.estimate import Estimate
-from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels, sequential_p, total_levels
 from analysis.verdicts.estimates import measure, published_effect
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WORSE, Verdict

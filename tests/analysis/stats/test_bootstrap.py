@@ -1,4 +1,4 @@
-"""Bootstraps against exhaustive enumerations, scipy's own and closed forms."""
+"""Bootstraps against exhaustive enumerations, scipy's own and closed forms; rank correlations against scipy's."""
 
 import itertools
 
@@ -8,20 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from analysis.stats import bootstrap, resampling
+from analysis.stats import bootstrap
 from analysis.stats.bootstrap import (
     difference_bootstrap,
+    dose_response,
     interquartile_mean,
     mean,
     order_bootstrap,
     paired_bootstrap,
     probability_of_improvement,
+    resampled_spearman,
+    tau_b,
 )
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
 
 SEEDS = np.array([[70.0, 80.0], [71.0, 84.0], [73.0, 81.5]])
 OTHERS = np.array([[69.5, 82.0], [72.5, 82.5], [70.0, 79.0]])
+DOSES = [48.0, 54.5, 60.0, 60.0, 79.0]
+RESPONSES = [[1.0, 2.0], [1.8, 1.7], [2.5, 1.2], [2.9, 3.3], [3.0, 3.6]]
+WHOLE = st.integers(0, 3)  # few values: many ties
 
 
 def draws(n):
@@ -132,7 +138,7 @@ def test_paired_bootstrap_keeps_its_properties():
 def test_blocks_fill_every_resample(monkeypatch):
     a, b, gold = some_pairs(50)
     whole = paired_bootstrap([a], [b], [gold], 3001), difference_bootstrap(SEEDS, OTHERS, resamples=3001)
-    monkeypatch.setattr(resampling, "BLOCK", 500)
+    monkeypatch.setattr(bootstrap, "BLOCK", 500)
     cut = paired_bootstrap([a], [b], [gold], 3001), difference_bootstrap(SEEDS, OTHERS, resamples=3001)
     assert cut[0].interval == pytest.approx(whole[0].interval, abs=0.01)
     assert cut[1].interval == pytest.approx(whole[1].interval, abs=0.2)
@@ -217,3 +223,88 @@ def test_one_seed_has_no_interval():
     found = difference_bootstrap(one, other)
     assert (found.value, found.interval) == (pytest.approx(one.mean() - other.mean()), None)
     assert probability_of_improvement(one, SEEDS).interval is None
+
+
+def test_dose_response_is_scipys_correlation_of_the_means():
+    found = known(dose_response(DOSES, RESPONSES, resamples=10))
+    means = [np.mean(seeds) for seeds in RESPONSES]
+    assert found.value == pytest.approx(reference.spearmanr(DOSES, means).statistic)
+    assert found.n == 5
+
+
+@pytest.mark.slow
+def test_dose_response_is_the_enumeration_of_seeds_within_rungs():
+    found = known(dose_response(DOSES, RESPONSES, resamples=40_000))
+    means = [[np.mean(picked) for picked in itertools.product(seeds, repeat=2)] for seeds in RESPONSES]
+    everything = [reference.spearmanr(DOSES, draw).statistic for draw in itertools.product(*means)]
+    assert_percentiles(found.interval, everything)
+
+
+def test_a_shift_of_all_responses_changes_no_order():
+    """Gains over one baseline and the students' own scores have the same order."""
+    shifted = [[value - 1.3 for value in seeds] for seeds in RESPONSES]
+    assert dose_response(DOSES, shifted, resamples=500) == dose_response(DOSES, RESPONSES, resamples=500)
+
+
+def test_dose_response_of_a_perfect_order_is_one():
+    found = known(dose_response([1, 2, 3], [[1.0, 1.1], [2.0, 2.1], [3.0, 3.1]]))
+    assert (found.value, found.interval) == (pytest.approx(1), pytest.approx((1, 1)))
+    reverse = known(dose_response([3, 2, 1], [[1.0, 1.1], [2.0, 2.1], [3.0, 3.1]]))
+    assert reverse.value == pytest.approx(-1)
+
+
+def test_dose_response_without_order_or_spread_is_none():
+    assert dose_response(DOSES[:2], RESPONSES[:2]) is None
+    one_seed = known(dose_response(DOSES, [*RESPONSES[:4], [3.0]]))
+    assert one_seed.value is not None
+    assert one_seed.interval is None
+    assert dose_response([1, 2, 3], [[2.0, 2.0]] * 3) == Estimate(None, None, 3)
+    with pytest.raises(ValueError, match="expected one list of responses a dose, got 4 for 5"):
+        dose_response(DOSES, RESPONSES[:4])
+    with pytest.raises(ValueError, match="responses, dose 2: expected finite"):
+        dose_response([1, 2, 3], [[1.0], [float("nan")], [1.0]])
+
+
+def constant(*arrays):
+    return any(np.ptp(array) == 0 for array in arrays)
+
+
+@given(st.lists(st.tuples(WHOLE, WHOLE, WHOLE, st.integers(0, 3)), min_size=4, max_size=12))
+def test_spearman_of_a_resample_is_scipys_of_the_pairs_written_out(rows):
+    first, second, gold, counts = np.array(rows, dtype=float).T
+    counts = np.stack([counts, np.ones(len(counts)), counts[::-1]], axis=1).astype(int)
+    found = resampled_spearman(np.stack([first, second]), gold, counts)
+    for draw in range(3):
+        picks = np.repeat(np.arange(len(gold)), counts[:, draw])
+        for encoder, scores in enumerate((first, second)):
+            if len(picks) < 2 or constant(scores[picks], gold[picks]):
+                assert np.isnan(found[encoder, draw])
+            else:
+                expected = reference.spearmanr(scores[picks], gold[picks]).statistic
+                assert found[encoder, draw] == pytest.approx(expected, abs=1e-12)
+
+
+def test_spearman_stays_exact_in_narrow_counts():
+    """Counts come as 32-bit numbers; the sums of products of 5,000 ranks are far beyond those."""
+    random = np.random.default_rng(0)
+    gold = random.normal(size=5000)
+    scores = gold + random.normal(size=5000)
+    found = resampled_spearman(scores[None], gold, np.ones((5000, 1), dtype=np.int32))
+    assert found[0, 0] == pytest.approx(reference.spearmanr(scores, gold).statistic, abs=1e-13)
+
+
+@given(st.lists(st.tuples(WHOLE, WHOLE), min_size=2, max_size=9))
+def test_tau_is_scipys_for_every_draw(rows):
+    a, b = np.array(rows, dtype=float).T
+    a, b = np.stack([a, a[::-1]]), np.stack([b, b])
+    for found, x, y in zip(tau_b(a, b), a, b, strict=True):
+        if constant(x) or constant(y):
+            assert np.isnan(found)
+        else:
+            assert found == pytest.approx(reference.kendalltau(x, y).statistic)
+
+
+def test_tau_ties_what_was_summed_in_another_order():
+    a, b = np.array([[0.1 + 0.2, 0.3, 1.0]]), np.array([[2.0, 1.0, 3.0]])
+    assert tau_b(a, b)[0] == pytest.approx(reference.kendalltau([0.3, 0.3, 1.0], b[0]).statistic)
+    assert tau_b(100 * a, b)[0] == pytest.approx(tau_b(a, b)[0])

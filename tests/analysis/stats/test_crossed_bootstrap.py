@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as reference
 
-from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_bootstrap
-from analysis.stats.rank_correlation import resampled_spearman
+from analysis.stats.bootstrap import Difference, crossed_bootstrap, paired_bootstrap, resampled_spearman
 from analysis.stats.significance import Interval
 
 

@@ -11,8 +11,8 @@ from scipy import stats
 
 from analysis.cells import Results, join
 from analysis.report.plan_tables import verdicts_block
+from analysis.stats.contrast_tests import moderate
 from analysis.stats.estimate import t_estimate
-from analysis.stats.moderated import moderate
 from analysis.stats.sequential import nominal_levels
 from analysis.verdicts.looks import _moderate_looks
 from analysis.verdicts.plan import PlanVerdicts
