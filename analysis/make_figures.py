@@ -116,8 +116,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     import matplotlib.pyplot as plt  # lazy: slow import
 
     from analysis.comparison.figures import comparison_figures  # lazy: slow import
-    from analysis.comparison.pages import recorded_comparisons  # lazy: slow import
-    from analysis.comparison.summary import summarise  # lazy: slow import
+    from analysis.comparison.summary import recorded_summaries  # lazy: slow import
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
@@ -126,7 +125,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     tried = csv_record.read_searches(scale, mlruns)
-    compared = [summarise(comparison, mlruns) for comparison in recorded_comparisons(scale, tried)]
+    compared = list(recorded_summaries(scale, tried, mlruns))
     studies = catalogue.choose_studies(["robustness", "baselines", "plan"], scale)
     measured = method_gains(cells.join(study, results, curves) for study in studies)
     with plt.rc_context(style.RC):

@@ -44,7 +44,6 @@ from analysis.verdicts.verdict import Verdict
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
-from experiments.comparison.comparison import Comparison
 from experiments.execution import step_cost
 from experiments.results import csv_record
 from experiments.results.csv_table import DamagedFileError
@@ -166,22 +165,16 @@ def _pages_without_study(scales: Sequence[str], record: Record, folders: Folders
     pages = {}
     for scale in scales:
         every, runs = record.studies(catalogue.names_at(scale), scale), record.runs(scale)
-        for comparison in _comparisons(scale, record):
-            from analysis.comparison.pages import comparison_page, keys_of  # lazy: slow import
+        if not (searches := record.searches(scale)).empty:
+            from analysis.comparison.report import comparison_page  # lazy: slow import
+            from analysis.comparison.summary import recorded_summaries  # lazy: slow import
 
-            pages[folders.tables / scale / f"{comparison.name}.md"] = comparison_page(comparison, folders.mlruns)
-            runs = runs[~runs["key"].isin(keys_of(comparison, folders.mlruns))]
+            for summary in recorded_summaries(scale, searches, folders.mlruns):
+                pages[folders.tables / scale / f"{summary.comparison.name}.md"] = comparison_page(summary)
+                runs = runs[~runs["key"].isin([key for each in summary.tuned for key in each.keys])]
         text = undeclared_page(scale, every, runs, record.results(scale))
         pages |= {folders.tables / scale / "undeclared-runs.md": text} if text else {}
     return pages
-
-
-def _comparisons(scale: str, record: Record) -> list[Comparison]:
-    if record.searches(scale).empty:
-        return []
-    from analysis.comparison.pages import recorded_comparisons  # lazy: slow import
-
-    return list(recorded_comparisons(scale, record.searches(scale)))
 
 
 def main(

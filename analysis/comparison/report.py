@@ -1,9 +1,9 @@
-"""Write a comparison's table, figures and page from its record."""
+"""Write a comparison's table, figures and pages from its record."""
 
 import base64
 import io
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,18 +61,35 @@ def write_report(comparison: Comparison, mlruns: Path, store: Path, failed: Coll
 
 def report_text(summary: Summary, folder: Path, store: Path) -> str:
     """Return the report as Markdown, with links from its folder to the store."""
+    cards = ("## Model cards", "\n".join(_cards(summary, folder, store)))
+    return _text(summary, f"# Comparison {summary.comparison.name}", after=cards)
+
+
+def comparison_page(summary: Summary) -> str:
+    """Return the page beside the studies' tables, with links to the figures of the scale."""
+    comparison = summary.comparison
+    name, scale = comparison.name, comparison.scale.name
+    ended, every = sum(t.ended for t in summary.tuned), comparison.budget.runs * len(summary.tuned)
+    runs = f"{ended} of {every} runs are recorded. `python experiments/compare.py {name}` runs the others."
+    return _text(summary, f"# Comparison {name}, scale {scale}", f"../../figures/{scale}/{name}-", before=(runs,))
+
+
+def _text(
+    summary: Summary, title: str, figures: str = "", before: Sequence[str] = (), after: Sequence[str] = ()
+) -> str:
+    """Return a comparison as Markdown; a figure's link is its name after `figures`."""
     parts = [
-        f"# Comparison {summary.comparison.name}",
+        title,
         said_of(summary.comparison),
+        *before,
         markdown(gains_grid(summary)),
-        "![Gains](forest.png)",
+        f"![Gains]({figures}forest.png)",
         "## What the searches found",
-        "![Expected best dev score after k trials](curves.png)",
+        f"![Expected best dev score after k trials]({figures}curves.png)",
         markdown(settings_grid(summary)),
         "## In what was searched",
         markdown(spaces_grid(summary)),
-        "## Model cards",
-        "\n".join(_cards(summary, folder, store)),
+        *after,
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -1,6 +1,6 @@
 """What a comparison found: each method's winners, their scores with fresh seeds, and its gain over the baseline."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -22,6 +22,7 @@ from experiments.comparison.comparison import (
     Trial,
 )
 from experiments.comparison.recorded import dev_scores, means_of
+from experiments.comparison.tuned import COMPARISONS
 from experiments.results import csv_record
 
 ONE_SEARCH = "not tested: one search"
@@ -50,6 +51,7 @@ class Tuned:
     failed: int
     core_hours: float
     finals: Mapping[int, tuple[str, ...]]  # keys
+    keys: frozenset[str]  # of all its runs, with those of teachers and bases
 
     def search_means(self, values: BySearch) -> dict[int, float]:
         """Return the mean over seeds of each search's winner."""
@@ -77,6 +79,13 @@ class Summary:
     comparison: Comparison
     tuned: tuple[Tuned, ...]
     gains: Mapping[tuple[str, str], Gain]
+
+
+def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iterator[Summary]:
+    """Yield what the record has of the declared comparisons at a scale that have a line in searches.csv."""
+    for name, declare in COMPARISONS.items():
+        if searches["search"].str.startswith(f"{name} ").any() and (made := declare()).scale.name == scale:
+            yield summarise(made, mlruns)
 
 
 def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Summary:
@@ -119,6 +128,7 @@ def _tuned(
         failed=sum(trial.run.key in scores.failed for trial in every),
         core_hours=float(seconds.reindex(sorted(keys)).sum()) / 3600,
         finals={search: tuple(t.run.key for t in trials) for search, trials in finals.items()},
+        keys=frozenset(keys),
     )
 
 

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 import scipy
 
-from analysis.comparison import figures, pages
-from analysis.comparison.report import gains_grid, report_text, settings_grid, write_report
-from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, summarise
+from analysis.comparison import figures
+from analysis.comparison import summary as summaries
+from analysis.comparison.report import comparison_page, gains_grid, report_text, settings_grid, write_report
+from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, recorded_summaries, summarise
 from analysis.stats.significance import expected_maximum
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
 from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial
@@ -215,17 +216,18 @@ def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp
 def test_a_declared_comparison_has_a_page_beside_the_studies_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "COMPARISONS", {"test": lambda: COMPARISON})
+    monkeypatch.setattr(summaries, "COMPARISONS", {"test": lambda: COMPARISON})
     searches = csv_record.read_searches(QUICK.name, tmp_path)
-    assert list(pages.recorded_comparisons(QUICK.name, searches)) == []
+    assert list(recorded_summaries(QUICK.name, searches, tmp_path)) == []
     ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.3))
     searches = csv_record.read_searches(QUICK.name, ended)
-    assert list(pages.recorded_comparisons("small", searches)) == []
-    assert list(pages.recorded_comparisons(QUICK.name, searches)) == [COMPARISON]
-    page = pages.comparison_page(COMPARISON, ended)
+    assert list(recorded_summaries("small", searches, ended)) == []
+    (summary,) = recorded_summaries(QUICK.name, searches, ended)
+    assert summary.comparison == COMPARISON
+    page = comparison_page(summary)
     assert f"{3 * BUDGET.runs} of {3 * BUDGET.runs} runs" in page
     assert re.search(r"^\| compcse \|.*\| better \|", page, re.MULTILINE)
-    assert set(csv_record.read_runs(QUICK.name, ended)["key"]) <= pages.keys_of(COMPARISON, ended)
+    assert set(csv_record.read_runs(QUICK.name, ended)["key"]) <= {key for each in summary.tuned for key in each.keys}
 
 
 def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Path) -> None:
