@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.comparison.summary import Summary, Tuned, summarise
-from analysis.report.formats import Grid, interval, markdown, number
+from analysis.report.formats import Grid, estimate_text, markdown, number
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.console import counted
 from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, settings_text
@@ -127,11 +127,7 @@ def gains_grid(summary: Summary) -> Grid:
 
 def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:
     gains = [summary.gains.get((each.entrant.name, name)) for name in summary.comparison.measures]
-    shown = [
-        "–" if gain is None or gain.estimate is None
-        else " ".join((number(gain.estimate.mean, sign=True), interval(gain.estimate.interval, sign=True)))
-        for gain in gains
-    ]  # fmt: skip
+    shown = [estimate_text(gain.estimate if gain else None) for gain in gains]
     verdict, detectable = each.lacking or "baseline", "–"
     if gains[0]:
         verdict, detectable = gains[0].verdict, number(gains[0].detectable)

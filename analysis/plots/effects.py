@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 
 from analysis.plots import style
 from analysis.plots.figure_data import FigureData, missing_scores
-from analysis.report.formats import DASH, interval, number
+from analysis.report.formats import estimate_text, number
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.gains import GROUPS, MethodGain, gains
 from experiments.schema.contrasts import Contrast
@@ -40,9 +40,7 @@ class Effect:
     @property
     def text(self) -> str:
         """The effect with its interval."""
-        if self.estimate is None:
-            return DASH
-        return f"{number(self.estimate.mean, sign=True)} {interval(self.estimate.interval, sign=True)}"
+        return estimate_text(self.estimate)
 
 
 def direction(estimate: Estimate) -> str:

@@ -4,7 +4,7 @@ import pandas as pd
 
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.blocks import block
-from analysis.report.formats import interval, mean_and_deviation, number, table
+from analysis.report.formats import estimate_text, mean_and_deviation, table
 from analysis.stats.contrast_tests import paired_contrast
 from analysis.stats.significance import summary
 from experiments.results.csv_record import CELL
@@ -30,6 +30,5 @@ def devices_block(name: str, recorded: pd.DataFrame) -> str:
         test = paired_contrast([dict(enumerate(values)) for values in scores], [1.0, -1.0])
         here, before = (mean_and_deviation(summary(values), len(averages)) for values in scores)
         assert test  # both sides have all seeds
-        difference = f"{number(test.value, sign=True)} {interval(test.interval, sign=True)}"
-        rows.append((row, before, here, machine, difference))
+        rows.append((row, before, here, machine, estimate_text(test)))
     return table(("row", "as recorded", "trained again", "on", "difference"), rows)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from analysis.cells import Results
 from analysis.report.blocks import block
-from analysis.report.formats import Grid, interval, number
+from analysis.report.formats import Grid, estimate_text, number
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.estimates import measure
 from analysis.verdicts.gains import printed_by_paper
@@ -118,7 +118,7 @@ def _shown(choose: Choose, shown: Shown) -> str:
     if estimate is None:
         return f"{shown.words}: {NOT_RUN}"
     seeds = counted(estimate.n, "seed")
-    return f"{shown.words}: {number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}, {seeds}"
+    return f"{shown.words}: {estimate_text(estimate)}, {seeds}"
 
 
 def contrast_of(results: Results, plus: str, minus: str) -> Contrast:

@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.cells import Results
 from analysis.report.blocks import block
 from analysis.report.contrast_tables import contrast_text
-from analysis.report.formats import DASH, MINUS, interval, number, p_value, table
+from analysis.report.formats import DASH, MINUS, estimate_text, p_value, table
 from analysis.report.plan_tables import claim_text
 from analysis.stats import significance
 from analysis.stats.bootstrap import difference_bootstrap, interquartile_mean, mean, probability_of_improvement
@@ -107,9 +107,9 @@ def pairs_and_seeds_block(plan: PlanVerdicts, drawn: pd.DataFrame) -> str:
         (
             claim_text(verdict.contrast),
             contrast_text(verdict.contrast),
-            _estimate_text(verdict.estimate, sign=True),
+            estimate_text(verdict.estimate),
             str(verdict.estimate.n),
-            _estimate_text(both.estimate, sign=True),
+            estimate_text(both.estimate),
             f"{both.first}, {both.second}",
             f"{both.pairs:,}",
             what_it_excludes(both.estimate.interval, verdict.contrast.margin),
@@ -141,7 +141,7 @@ class OfBoth(NamedTuple):
 
 def _by_both(study: Study, contrast: Contrast, drawn: pd.DataFrame) -> str:
     both = _of_both(study, contrast, drawn)
-    return f"{_estimate_text(both.estimate, sign=True)} ({both.first}, {both.second})" if both else DASH
+    return f"{estimate_text(both.estimate)} ({both.first}, {both.second})" if both else DASH
 
 
 def _of_both(study: Study, contrast: Contrast, drawn: pd.DataFrame) -> OfBoth | None:
@@ -180,7 +180,7 @@ def _by_seeds(results: Results, contrast: Contrast) -> tuple[str, str, str]:
     both = (a.loc[common].to_numpy(), b.loc[common].to_numpy())
     means = [difference_bootstrap(*both, of) for of in (mean, interquartile_mean)]
     better = probability_of_improvement(*both)
-    return _estimate_text(means[0], sign=True), _estimate_text(means[1], sign=True), _estimate_text(better)
+    return estimate_text(means[0]), estimate_text(means[1]), estimate_text(better, sign=False)
 
 
 def _score_matrix(results: Results, label: str, name: str) -> pd.DataFrame:
@@ -192,8 +192,4 @@ def _by_pairs(line: pd.Series | None, adjusted: Iterator[float]) -> tuple[str, s
     if line is None:
         return DASH, DASH
     estimate = Estimate(line["difference"], Interval(line["low"], line["high"]))
-    return _estimate_text(estimate, sign=True), p_value(next(adjusted))
-
-
-def _estimate_text(estimate: Estimate, *, sign: bool = False) -> str:
-    return f"{number(estimate.value, sign=sign)} {interval(estimate.interval, sign=sign)}"
+    return estimate_text(estimate), p_value(next(adjusted))

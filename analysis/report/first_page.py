@@ -6,10 +6,9 @@ from analysis.cells import Results
 from analysis.report import report_blocks
 from analysis.report.blocks import block
 from analysis.report.findings import Seeds
-from analysis.report.formats import DASH, interval, number
+from analysis.report.formats import DASH, estimate_text, number
 from analysis.report.plan_tables import planned_sentence
 from analysis.report.reproduction_tables import BASELINE, many_seeds, read_reproductions
-from analysis.stats.estimate import Estimate
 from analysis.stats.significance import summary
 from analysis.verdicts.gains import gains
 from analysis.verdicts.plan import PlanVerdicts
@@ -59,11 +58,7 @@ def _control_text(control: Verdict) -> str:
     if control.estimate is None:
         return "not run"
     detected = "detected" if control.word == BETTER else "not detected"
-    return f"{_mean_text(control.estimate)} ({detected}; {control.estimate.n} seeds)"
-
-
-def _mean_text(estimate: Estimate) -> str:
-    return f"{number(estimate.mean, sign=True)} {interval(estimate.interval, sign=True)}"
+    return f"{estimate_text(control.estimate)} ({detected}; {control.estimate.n} seeds)"
 
 
 @block("page findings", of=lambda ask: (ask.choose, ask.plan, Seeds.of(ask.record)))
@@ -122,7 +117,7 @@ def _test_sentences(plan: PlanVerdicts, baselines: Results) -> str:
     controls = {each.contrast.role: each.estimate for each in plan.contrasts if each.contrast.family == SCORING}
     fitted = [controls.get(role) for role in (POSITIVE, NEGATIVE)]
     trained = [gain.estimate for gain in gains(baselines) if gain.contrast.name == ON_TEST_SENTENCES]
-    there, elsewhere, gained = (_mean_text(each) if each else DASH for each in (*fitted, *(trained or [None])))
+    there, elsewhere, gained = map(estimate_text, (*fitted, *(trained or [None])))
     return (
         f"**Knowing the test sentences**, without labels. Whitening that is fitted on them adds {there} to SimCSE's "
         f"score, and {elsewhere} if fitted on the training sentences. SimCSE that is trained on them gains {gained} "

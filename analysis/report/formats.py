@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval, Summary
 
 DASH = "\N{EN DASH}"
@@ -76,6 +77,13 @@ def interval(band: Interval | None, *, sign: bool = False, digits: int | None = 
         return DASH
     low, high = (number(value, sign=sign, digits=digits) for value in band)
     return f"[{low}, {high}]"
+
+
+def estimate_text(estimate: Estimate | None, *, sign: bool = True) -> str:
+    """Format an estimate with its interval: `+0.31 [+0.10, +0.52]`."""
+    if estimate is None:
+        return DASH
+    return f"{number(estimate.value, sign=sign)} {interval(estimate.interval, sign=sign)}"
 
 
 def p_value(p: float | None) -> str:

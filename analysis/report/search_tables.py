@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.report.blocks import block
-from analysis.report.formats import table
+from analysis.report.formats import number, table
 from analysis.stats import significance
 from experiments.schema.scales import SCALES
 from experiments.searches.spaces import SEARCHES, Search, distributions, settings_text
@@ -98,9 +98,9 @@ def _search_line(searches_with_trials: SearchTrials) -> tuple[str, ...]:
         searches_with_trials.search.name,
         str(len(searches_with_trials.lines)),
         *(str(states.get(state, 0)) for state in ("stopped", "failed")),
-        "–" if (start := searches_with_trials.start()) is None else f"{start:.2f}",
-        f"{best['score'].iloc[0]:.2f}" if len(best) else "–",
+        number(searches_with_trials.start()),
+        number(best["score"].iloc[0] if len(best) else None),
         ", ".join(f"{name} {value:.3g}" for name, value in settings.items()) or "–",
-        f"{expected[5]:.2f}" if len(expected) > 5 else "–",
+        number(float(expected[5]) if len(expected) > 5 else None),
         ", ".join(f"{name} {100 * share:.0f} %" for name, share in searches_with_trials.importances().items()) or "–",
     )
