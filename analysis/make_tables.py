@@ -92,32 +92,18 @@ def files_of_study(results: Results) -> dict[str, str]:
     }
 
 
-def studies_for(names: Sequence[str], scales: Sequence[str], record: Record) -> list[Study]:
-    """Return the chosen studies at each scale; quickstart has a fixed scale."""
-    studies = [study for scale in scales for study in record.studies(names or catalogue.names_at(scale), scale)]
-    return list({(study.scale.name, study.name): study for study in studies}.values())
-
-
 def studies_to_make(names: Sequence[str], scale: str, record: Record) -> list[Study]:
     """Return the chosen studies at the scale; without one, at small and where something of them is recorded."""
     scales = _scales(scale, record)
     if names and not scale:  # a study with a scale of its own is chosen at any other
         scales = [each for each in scales if not catalogue.fixed_at(each)]
-    studies = studies_for(names, scales, record)
+    chosen = [study for scale in scales for study in record.studies(names or catalogue.names_at(scale), scale)]
+    studies = list({(study.scale.name, study.name): study for study in chosen}.values())
     return studies if names and scale else studies_with_scores(studies, record.results) or studies
 
 
 def _scales(scale: str, record: Record) -> list[str]:
     return [scale] if scale else recorded_scales(record.results("small"))
-
-
-def study_files(studies: Sequence[Study], record: Record, *, tables: Path) -> dict[Path, str]:
-    """Return the contents of all files of the studies, by path."""
-    return {
-        tables / study.scale.name / name: text
-        for study in studies
-        for name, text in files_of_study(record.of(study)).items()
-    }
 
 
 def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, folders: Folders) -> list[str]:
@@ -127,7 +113,11 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
     has no quickstart.
     """
     record = Record(folders.mlruns)
-    texts = study_files(studies_to_make(names, scale, record), record, tables=folders.tables)
+    texts = {
+        folders.tables / study.scale.name / name: text
+        for study in studies_to_make(names, scale, record)
+        for name, text in files_of_study(record.of(study)).items()
+    }
     stale = []
     if not names:
         texts |= _pages_without_study(_scales(scale, record), record, folders)

@@ -66,18 +66,14 @@ def findings_block(choose: Choose, plan: PlanVerdicts, simcse: Seeds) -> str:
     """Return what needs no GPU, a line and a number each."""
     lines = [
         _leakage(choose("overlap")[0]),
-        f"**Averages.** {_count_rows(report_blocks.averages_block())} printed averages are not the mean of their row; "
-        f"{_count_rows(report_blocks.copies_block())} rows repeat values of another backbone; "
-        f"{_count_rows(report_blocks.mismatches_block())} rows differ between two papers.",
+        f"**Averages.** {len(report_blocks.averages_grid().rows)} printed averages are not the mean of their row; "
+        f"{len(report_blocks.copies_grid().rows)} rows repeat values of another backbone; "
+        f"{len(report_blocks.mismatches_grid().rows)} rows differ between two papers.",
         _reruns(),
         _test_sentences(plan, choose("baselines")[0]),
         _choosing(simcse),
     ]
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _count_rows(table: str) -> int:
-    return len(table.splitlines()) - 2
 
 
 def _leakage(overlap: Results) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from analysis.cells import Results
 from analysis.report.blocks import block
 from analysis.report.formats import DASH, Grid, markdown, number
+from analysis.report.report_blocks import table_title
 from cse_core.evaluation.scorers import Cosine
 from cse_core.run import Pretrained
 from experiments.results.released_scores import MARGIN, Agreement, compare, summary
 from experiments.schema.columns import column
-from experiments.schema.study import Row, published_lines
+from experiments.schema.study import Row
 
 HEADER = ("row", "checkpoint", "vector", "printed in", "printed", "ours", "outcome", "sets that differ")
 POOLINGS = {"cls": "[CLS], no head", "first_last_mean": "mean of first and last layer"}
@@ -44,20 +45,12 @@ def _line(agreement: Agreement) -> tuple[str, ...]:
         row.label,
         row.encoder.name if isinstance(row.encoder, Pretrained) else DASH,
         _vector(row) if row.encoder else DASH,
-        _source(row),
+        table_title(row.published.table) if row.published else DASH,
         number(agreement.printed),
         number(agreement.ours),
         agreement.text,
         agreement.gaps_text or DASH,
     )
-
-
-def _source(row: Row) -> str:
-    """Return the paper and the table that print a row's scores."""
-    if not row.published:
-        return DASH
-    line = published_lines(row.published.table)[0]
-    return f"{line['paper']}, {line['table'].replace('Table', 'Table ')}"
 
 
 def _vector(row: Row) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.cells import Results
 from analysis.report.blocks import block
-from analysis.report.formats import interval, number, table
+from analysis.report.formats import Grid, interval, number
 from analysis.stats.contrast_tests import paired_contrast
 from cse_core.run import Run
 from experiments.execution.job import Job
@@ -27,8 +27,8 @@ SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 
 
 @block("means", of=lambda ask: (ask.name, ask.choose))
-def means_block(name: str, choose: Callable[[str], list[Results]]) -> str:
-    """Return some rows' means over seeds in a column, with intervals, as Markdown."""
+def means_grid(name: str, choose: Callable[[str], list[Results]]) -> Grid:
+    """Return some rows' means over seeds in a column, with intervals."""
     study, places = MEANS[name]
     (results,) = choose(study)
     rows = []
@@ -44,11 +44,11 @@ def means_block(name: str, choose: Callable[[str], list[Results]]) -> str:
                 str(len(scores)),
             )
         )
-    return table(("row", "measure", "mean", "95 % interval", "seeds"), rows)
+    return Grid("", ("row", "measure", "mean", "95 % interval", "seeds"), tuple(rows))
 
 
 @block("published averages")
-def averages_block() -> str:
+def averages_grid() -> Grid:
     """Return published averages that are not the mean of their row, by more than rounding explains."""
     rows = []
     for name in _published_tables():
@@ -58,12 +58,12 @@ def averages_block() -> str:
                 continue
             printed, mean = lines["Avg"]["value"], sum(tasks) / SEVEN
             if abs(mean - float(printed)) > 10.0 ** -len(printed.partition(".")[2]):
-                rows.append((_table_title(name), *row[:2], f"{mean:.3f}", printed))
-    return table(("table", "backbone", "method", "mean of seven", "printed"), rows)
+                rows.append((table_title(name), *row[:2], f"{mean:.3f}", printed))
+    return Grid("", ("table", "backbone", "method", "mean of seven", "printed"), tuple(rows))
 
 
 @block("published copies")
-def copies_block() -> str:
+def copies_grid() -> Grid:
     """Return rows of one method on two backbones that share at least two exact values; one could be chance."""
     rows = []
     for name in _published_tables():
@@ -71,12 +71,12 @@ def copies_block() -> str:
             same = [t for t in first if t in second and t in SEVENS and first[t]["value"] == second[t]["value"]]
             if a[1:] == b[1:] and a[0] != b[0] and len(same) > 1:
                 shared = ", ".join(f"{task} {first[task]['value']}" for task in same)
-                rows.append((_table_title(name), a[1], f"{a[0]}, {b[0]}", shared))
-    return table(("table", "method", "backbones", "the same"), rows)
+                rows.append((table_title(name), a[1], f"{a[0]}, {b[0]}", shared))
+    return Grid("", ("table", "method", "backbones", "the same"), tuple(rows))
 
 
 @block("published mismatches")
-def mismatches_block() -> str:
+def mismatches_grid() -> Grid:
     """Return baselines that two papers imported and print differently."""
     rows: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for first, second in combinations(_published_tables(), 2):
@@ -86,14 +86,14 @@ def mismatches_block() -> str:
         ):
             for task, line in first_rows[row].items() if row[2] == "imported" else ():
                 if task in second_rows[row] and second_rows[row][task]["value"] != line["value"]:
-                    heading = (row[1], row[0], _table_title(first), _table_title(second))
+                    heading = (row[1], row[0], table_title(first), table_title(second))
                     rows[heading].append(f"{task} {line['value']} / {second_rows[row][task]['value']}")
-    lines = ((*heading, ", ".join(values)) for heading, values in sorted(rows.items()))
-    return table(("method", "backbone", "first", "second", "first / second"), lines)
+    lines = tuple((*heading, ", ".join(values)) for heading, values in sorted(rows.items()))
+    return Grid("", ("method", "backbone", "first", "second", "first / second"), lines)
 
 
 @block("runs", of=lambda ask: (ask.record.studies([ask.name], ask.scale), ask.record.results(ask.scale)))
-def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
+def runs_grid(studies: Sequence[Study], results: pd.DataFrame) -> Grid:
     """Return, for each study, its rows, its runs and those they need, how many are recorded, and hours of training.
 
     Hours are measured, or at scale `paper` estimated for one GPU.
@@ -117,7 +117,7 @@ def runs_block(studies: Sequence[Study], results: pd.DataFrame) -> str:
         for study, jobs in by_study
     ]
     rows.append(("together", "", "", "", *_run_counts(every, done, hours)))
-    return table(("study", "source", "claims", "rows", "runs", "recorded", header), rows)
+    return Grid("", ("study", "source", "claims", "rows", "runs", "recorded", header), tuple(rows))
 
 
 def _is_drawn(study: Study, jobs: Mapping[str, Job], done: Done) -> bool:
@@ -157,6 +157,7 @@ def _is_transfer_table(table: str) -> bool:
     return any(line["task"] == "MR" for line in published_lines(table))
 
 
-def _table_title(table: str) -> str:
+def table_title(table: str) -> str:
+    """Return the paper and the table that published lines are from."""
     line = published_lines(table)[0]
     return f"{line['paper']}, {line['table'].replace('Table', 'Table ')}"
