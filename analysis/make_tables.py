@@ -214,7 +214,8 @@ def command() -> None:
 
 
 def _study_page(study: Study, grids: Sequence[Grid], notes: Sequence[str], verdicts: Sequence[Verdict]) -> str:
-    parts = [f"# {study.name}, scale {study.scale.name}", study_tables.markdown_of(grids, notes)]
+    parts = [f"# {study.name}, scale {study.scale.name}", *map(formats.markdown, grids)]
+    parts.append("\n".join(f"- {note}" for note in notes))
     contrasts = contrast_tables.contrasts_text(study, verdicts)
     return "\n\n".join([*parts, *(["## Contrasts", contrasts] if contrasts else [])]) + "\n"
 

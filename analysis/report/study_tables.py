@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis.cells import IMPORTED, NOT_RUN, Cell, Results
-from analysis.report.formats import DASH, Grid, interval, markdown, mean_and_deviation, number
+from analysis.report.formats import DASH, Grid, interval, mean_and_deviation, number
 from analysis.report.released_tables import released_grid
 from analysis.stats import significance
 from cse_core.run import Pretrained, Run
@@ -19,11 +19,6 @@ LEGEND = (
     f"substituted: a part that the paper has is replaced by another; {DASH}: no number. The scale above names "
     "the encoder used for each backbone."
 )
-
-
-def markdown_of(tables: Iterable[Grid], below: Iterable[str]) -> str:
-    """Return a study's tables and their notes as Markdown."""
-    return "\n\n".join([*map(markdown, tables), "\n".join(f"- {note}" for note in below)])
 
 
 def name_of(name: str) -> str:

@@ -188,16 +188,12 @@ def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
         return NOT_TESTABLE, "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
     first = min(looks_at(results.study.scale.name)[0], _declared_seeds(results, contrast))
-    lacking = [cell for cell in cells if len(first_seeds(cell, first)) < first or _is_incomplete(cell, contrast)]
+    lacking = [c for c in cells if len(first_seeds(c, first)) < first or (contrast.role == ONE_LOOK and c.missing)]
     if lacking:
         return NOT_RUN, "; ".join(f"{c.row}: {len(c.scores)} of {c.declared_seeds} seeds" for c in lacking)
     if first < 2:
         return NOT_TESTABLE, "a test needs two seeds of each row, which declare one"
     return NOT_TESTABLE, "the same on every seed: the treatment never acted"
-
-
-def _is_incomplete(cell: Cell, contrast: Contrast) -> bool:
-    return contrast.role == ONE_LOOK and bool(cell.missing)
 
 
 def blocked_families(judged: Sequence[Verdict]) -> dict[str, tuple[str, str]]:
