@@ -13,7 +13,7 @@ from analysis.plots import style
 from analysis.report.answers import contrast_of
 from analysis.report.reproduction_tables import many_seeds, read_reproductions
 from analysis.stats.estimate import Estimate
-from analysis.stats.significance import summary
+from analysis.stats.significance import Interval, summary
 from analysis.verdicts.estimates import measure
 from analysis.verdicts.gains import COLUMN, SIMCSE, printed_by_paper
 from experiments.schema.contrasts import HEADLINES
@@ -47,42 +47,30 @@ CAPTION = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Gain:
     """A paper's gain over SimCSE on a backbone; `scored` is SimCSE's own average there, where it is known."""
 
     paper: str
     backbone: str
     how: str
-    mean: float
-    band: tuple[float, float] | None
+    estimate: Estimate
     scored: float | None = None
 
 
 def gains_by_strength(choose: Choose, tuned: Mapping[str, Estimate] | None = None) -> list[Gain]:
     """Return the gains that are recorded and those in print; `tuned` has those of equal tuning on wiki-tiny."""
-    found = [_printed(paper, value) for paper, value in printed_by_paper().items()]
+    sd = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
+    printed = {paper: Estimate(gain, Interval(gain - sd, gain + sd)) for paper, gain in printed_by_paper().items()}
+    found = [Gain(paper, PUBLISHED, PUBLISHED, estimate) for paper, estimate in printed.items()]
     for backbone, scale in BACKBONES.items():
         for paper, (study, row, base) in ROWS.get(scale, {}).items():
             results = choose(study, scale)
             estimate = measure(results, contrast_of(results, row, base)).estimate
             scores = list(results.cells[base, COLUMN].scores.values())
             if estimate:
-                found.append(_gain(paper, backbone, ALIKE, estimate, mean(scores) if scores else None))
-    found += [_gain(paper, "wiki-tiny", TUNED, estimate, None) for paper, estimate in (tuned or {}).items()]
-    return found
-
-
-def _gain(paper: str, backbone: str, how: str, estimate: Estimate, scored: float | None) -> Gain:
-    band = estimate.interval
-    limits = (band.low, band.high) if band else None
-    return Gain(paper=paper, backbone=backbone, how=how, mean=estimate.mean, band=limits, scored=scored)
-
-
-def _printed(paper: str, value: float) -> Gain:
-    deviation = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
-    band = (value - deviation, value + deviation)
-    return Gain(paper=paper, backbone=PUBLISHED, how=PUBLISHED, mean=value, band=band)
+                found.append(Gain(paper, backbone, ALIKE, estimate, mean(scores) if scores else None))
+    return found + [Gain(paper, "wiki-tiny", TUNED, estimate) for paper, estimate in (tuned or {}).items()]
 
 
 def strength(gains: Sequence[Gain]) -> Figure:
@@ -109,10 +97,10 @@ def _panel(axes: Axes, gains: Sequence[Gain]) -> None:
     places = {name: place for place, name in enumerate(BACKBONES)}
     for gain in gains:
         x = places[gain.backbone] + (0.15 if gain.how == TUNED else 0.0)
-        if gain.band:
-            axes.plot((x, x), gain.band, color=style.INK, linewidth=1.2)
+        if gain.estimate.interval:
+            axes.plot((x, x), gain.estimate.interval, color=style.INK, linewidth=1.2)
         face = style.INK if gain.how == TUNED else "white"
-        axes.plot(x, gain.mean, "D" if gain.how == PUBLISHED else "o", color=style.INK, markerfacecolor=face)
+        axes.plot(x, gain.estimate.mean, "D" if gain.how == PUBLISHED else "o", color=style.INK, markerfacecolor=face)
     known = {gain.backbone for gain in gains}
     for name, place in places.items():
         if name not in known:

@@ -28,7 +28,7 @@ def test_gains_stand_at_their_backbones_and_the_rest_is_not_run() -> None:
     tuned = t_estimate(1.5, 0.5, 4, 3)
     gains = strength.gains_by_strength(choose, {"CompCSE": tuned})
     by_place = {(gain.paper, gain.backbone): gain for gain in gains}
-    assert by_place["RankCSE", strength.PUBLISHED].mean == 3.8
+    assert by_place["RankCSE", strength.PUBLISHED].estimate.mean == 3.8
     assert by_place["CompCSE", "wiki-tiny"].how == strength.TUNED
     assert ("RankCSE", "wiki-tiny") not in by_place
     quality = choose("plan2-quality", "minilm")
@@ -38,14 +38,14 @@ def test_gains_stand_at_their_backbones_and_the_rest_is_not_run() -> None:
         if (getattr(each, "claim", ""), getattr(each, "column", "")) == ("D4", "sts_avg")
     ]
     assert expected
-    assert by_place["CompCSE", "minilm-remasked"].mean == pytest.approx(expected.mean)
+    assert by_place["CompCSE", "minilm-remasked"].estimate.mean == pytest.approx(expected.mean)
     figure: Any = strength.strength(gains)
     for axes, paper in zip(figure.axes, HEADLINES, strict=True):
         drawn = {name for of, name in by_place if of == paper}
         assert axes.get_title() == paper
         assert len(axes.texts) == len(strength.BACKBONES) - len(drawn)
         heights = {round(float(y), 6) for line in axes.get_lines() for y in line.get_ydata()}
-        assert {round(gain.mean, 6) for gain in gains if gain.paper == paper} <= heights
+        assert {round(gain.estimate.mean, 6) for gain in gains if gain.paper == paper} <= heights
 
 
 def test_each_row_is_declared_and_beside_simcse() -> None:
