@@ -96,8 +96,9 @@ def of_error(error: float) -> Estimate:
 
 def test_the_prior_of_many_contrasts_is_found() -> None:
     """Variances drawn from s0^2 F(d, d0), as the model says, with degrees of freedom that differ."""
-    dfs = RNG.choice([4.0, 9.0, 19.0], 20_000)
-    drawn = 0.3 * stats.f(dfs, 8).rvs(random_state=RNG)
+    rng = np.random.default_rng(5)
+    dfs = rng.choice([4.0, 9.0, 19.0], 20_000)
+    drawn = 0.3 * stats.f(dfs, 8).rvs(random_state=rng)
     prior = fit_prior(list(drawn), list(dfs))
     assert prior.variance == pytest.approx(0.3, rel=0.03)
     assert prior.df == pytest.approx(8, rel=0.1)
@@ -128,10 +129,10 @@ def test_each_error_lies_between_its_own_and_the_priors() -> None:
 @pytest.mark.slow
 def test_p_is_uniform_where_nothing_differs() -> None:
     """Twenty contrasts of five seeds each at a time: of all p, as many are below a level as the level says."""
-    p_values = []
+    p_values, rng = [], np.random.default_rng(5)
     for _ in range(150):
-        deviations = np.sqrt(0.3 / stats.gamma(4, scale=1 / 4).rvs(20, random_state=RNG))
-        groups = RNG.normal(0, 1, (20, 5)) * deviations[:, None]
+        deviations = np.sqrt(0.3 / stats.gamma(4, scale=1 / 4).rvs(20, random_state=rng))
+        groups = rng.normal(0, 1, (20, 5)) * deviations[:, None]
         found = {i: paired_contrast([dict(enumerate(group))], [1]) for i, group in enumerate(groups)}
         p_values += [e.difference_p() for e in moderate({i: e for i, e in found.items() if e}).values()]
     for level in (0.01, 0.05, 0.5):
