@@ -43,8 +43,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
             Shown("eight epochs, ListNet, planned", PLAN, "ListNet, 8 epochs", "SimCSE, 8 epochs"),
         ),
         "**Not shown.** About level with SimCSE after one epoch, also if a larger SimCSE teaches. The loss after eight "
-        "is of the length of training: its teachers are then worse than the SimCSE beside it, which the paper's were "
-        "not.",
+        "is of the length of training: it stays with teachers that are as good as the SimCSE of the comparison.",
     ),
     "RankEncoder": (
         (

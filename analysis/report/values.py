@@ -82,6 +82,11 @@ def welch(study: str, better: str, worse: str, column: str = STS) -> Value:
     return Value(lambda record: _gain(record, study, better, worse, column), 1)
 
 
+def taught_long(teacher: str) -> Value:
+    """Return what ListMLE with this teacher is ahead of SimCSE, both after eight epochs."""
+    return welch("plan2-teachers", f"ListMLE taught by {teacher}, 8 epochs", "SimCSE, 8 epochs")
+
+
 def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
     """Return what a row is ahead of another, seed by seed."""
     return Value(lambda record: _gain(record, study, better, worse, column, paired=True), digits)
@@ -303,6 +308,8 @@ VALUES: dict[str, Value] = {
     "untrained": teacher("untrained [CLS]", 2),
     # RankCSE
     "simcse.8": EIGHT_EPOCHS,
+    "eight.ListMLE.equal": taught_long("SimCSE of eight epochs"),
+    "eight.ListMLE.better": taught_long("wiki-medium's SimCSE"),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
