@@ -36,8 +36,8 @@ img {{ max-width: 100%; background: white; }}
 def write_report(comparison: Comparison, mlruns: Path, store: Path, failed: Collection[str] = ()) -> list[str]:
     """Write comparison.md, page.html and the figures; return lines about them for people.
 
-    `failed` are keys of runs that failed now and are not recorded.
-    They are in the folder of the record, or for the project's record in one of the comparison's name.
+    The files are in the folder of the record, or for the project's record in one of the comparison's name. `failed` are
+    keys of runs that failed now and are not recorded.
     """
     from markdown import markdown as html_of  # lazy: slow import
 

@@ -116,13 +116,12 @@ def _tuned(
     def of_finals(values: Mapping[Address, float]) -> dict[int, dict[int, float]]:
         return {s: {t.run.seed: values[t.address] for t in ts if t.address in values} for s, ts in finals.items()}
 
-    drawn = [comparison.draws(entrant, search, scores) for search in searches]
     return Tuned(
         entrant=entrant,
         winners={search: winner for search, winner in chosen.items() if winner},
         dev=of_finals(scores.by_address),
         measures={name: of_finals(values) for name, values in measured.items()},
-        trials=tuple(_dev_of(trials, scores) for trials in drawn),
+        trials=tuple(_dev_of(comparison.draws(entrant, search, scores), scores) for search in searches),
         lacking=_lacking(comparison, every, finals, scores, measured),
         ended=sum(map(scores.has_ended, every)),
         failed=sum(trial.run.key in scores.failed for trial in every),
