@@ -169,7 +169,8 @@ def _all_figures(folder: Path) -> str:
     for figure in sorted(folder.glob("*.png")):
         name = figure.stem
         table = folder.parents[1] / "tables" / folder.name / f"{name.removesuffix('-curves')}.md"
-        links = [f"[SVG]({name}.svg)"] + [f"[table](../../tables/{folder.name}/{table.name})"] * table.exists()
+        links = [f"[SVG]({name}.svg)"] * figure.with_suffix(".svg").exists()
+        links += [f"[table](../../tables/{folder.name}/{table.name})"] * table.exists()
         parts.append(f"## {name}\n\n![{name}]({figure.name})\n\n{', '.join(links)}")
     return "\n\n".join(parts) + "\n"
 

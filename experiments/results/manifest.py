@@ -21,7 +21,7 @@ NAME = "SHA256SUMS"
 FILES = ("runs.csv", "results.csv", "curves.csv", "pairs.csv", "searches.csv")
 FOLDERS = ("figure_data", "tables", "figures")
 OUTPUTS = ("tables/", "figures/")
-UNLISTED = ("tables/quickstart/", "figures/quickstart/", "tables/released/", "figures/released/")  # ignored by git
+UNLISTED = ("tables/quickstart/", "figures/quickstart/", "tables/released/", "figures/released/")  # git ignores these
 LINE = re.compile(r"(\\?)([0-9a-f]{64})  (.+)", re.DOTALL)
 SHOWN = 12  # digits of a hash in messages
 _CHANGED: set[Path] = set()  # folders of records that this process changed
@@ -125,7 +125,7 @@ class Manifest:
                 )
             escaped, digest, name = match.groups()
             entries[_unescape(name) if escaped else name] = digest
-        return entries
+        return {name: digest for name, digest in entries.items() if _is_listed(name)}
 
 
 def seal() -> None:
@@ -139,7 +139,7 @@ AT_END.append(seal)
 
 
 def _is_listed(name: str) -> bool:
-    if name.startswith(UNLISTED) or name.endswith(".part") or name.rpartition("/")[2].startswith("."):
+    if name.startswith(UNLISTED) or name.endswith((".part", ".svg")) or name.rpartition("/")[2].startswith("."):
         return False
     return name in FILES or name.startswith(tuple(f"{folder}/" for folder in FOLDERS))
 
