@@ -1,7 +1,7 @@
-"""Semantic textual similarity: correlations of pair scores with gold scores, in the three aggregations.
+"""Correlations of pair scores with gold scores, for semantic textual similarity (STS), in three aggregations.
 
-No sum here goes through BLAS, whose order of additions depends on the processor and on OPENBLAS_CORETYPE: each is
-rounded once (math.fsum), so that equal pair scores have equal correlations, to the bit, on every machine.
+Sums over pairs are rounded once (math.fsum). They avoid BLAS, whose order of additions depends on the processor and on
+OPENBLAS_CORETYPE. So equal pair scores have equal correlations, to the bit, on every machine.
 """
 
 import math
@@ -12,16 +12,16 @@ import scipy
 from jaxtyping import Float
 
 METRICS = tuple(f"{kind}.{how}" for kind in ("spearman", "pearson") for how in ("all", "mean", "wmean"))
-VERSION = 1  # a column of every score: bump with any change that could move one by more than rounding
+VERSION = 1  # recorded with every score: bump with any change that could move one by more than rounding
 
 
 def correlations(
     scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"], parts: Sequence[str]
 ) -> dict[str, float]:
-    """Return Spearman and Pearson of scores with gold as {"spearman.all": ..., "pearson.wmean": ...}.
+    """Return the Spearman and Pearson correlations of scores with gold, as {"spearman.all": ..., "pearson.wmean": ...}.
 
-    `all`: one correlation over all parts together, what the four papers report. `mean`, `wmean`: the mean of the parts'
-    correlations, plain or weighted by size (SentEval). They differ by points. Undefined (a constant list) is nan.
+    `all` is one correlation over all parts together, as the four papers report. `mean` and `wmean` average the parts'
+    correlations, plain or weighted by size (SentEval). They differ by points. A constant or non-finite list gives nan.
     """
     if not len(scores) == len(gold) == len(parts) or len(gold) == 0:
         raise ValueError(f"expected one score, gold and part a pair, got {len(scores)}, {len(gold)} and {len(parts)}")
@@ -45,7 +45,7 @@ def _pearson(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
     if not all(np.isfinite(side).all() and (side != side[0]).any() for side in (a, b)):
         return float("nan")
     x, y, share = _centre(a), _centre(b), 1 / (len(a) - 1)
-    # numpy.corrcoef's operations in its order. Sums of ranks are exact, so Spearman has the bits that scipy gives it.
+    # The operations of numpy.corrcoef, in its order. Sums of ranks are exact, so Spearman equals scipy's to the bit.
     r = dot(x, y) * share / math.sqrt(dot(y, y) * share) / math.sqrt(dot(x, x) * share)
     return min(1.0, max(-1.0, r))
 

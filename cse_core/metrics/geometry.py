@@ -1,6 +1,6 @@
 """Geometry of embeddings: alignment, uniformity, cosines by gold score, the effect of length, a 2-D projection.
 
-Positive pairs are those of STS-B with a gold score above 4, and all its sentences are the population (SimCSE).
+As in SimCSE, alignment is over STS-B's pairs with a gold score above 4, and uniformity over all its sentences.
 """
 
 import warnings
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from cse_core.metrics.correlation import correlations
 
-VERSION = 1  # a column of every score: bump with any change that could move one
+VERSION = 1  # recorded with every score: bump with any change that could move one
 BLOCK = 256  # rows whose distances to all others are in memory at once
-EQUAL_DISTANCE = 0.01  # on the unit sphere; padding and rounding may put this between vectors of one string
+EQUAL_DISTANCE = 0.01  # on the unit sphere; vectors of one string may differ by this much, from padding and rounding
 
 
 def directions(vectors: Float[Tensor, "n d"], name: str) -> Float[Tensor, "n d"]:
-    """Return every row over its norm, in double precision; refuse a zero or non-finite row, as one of `name`."""
+    """Return the rows scaled to unit length, in double precision; refuse a zero or non-finite row of `name`."""
     x = vectors.double()
     norms = x.norm(dim=-1, keepdim=True)
     wrong = ~(norms.isfinite() & (norms > 0)).squeeze(-1)
@@ -41,8 +41,8 @@ def alignment(x: Float[Tensor, "p d"], y: Float[Tensor, "p d"]) -> float:
 def uniformity(x: Float[Tensor, "n d"], counts: Int[Tensor, " n"] | None = None) -> float:
     """Return log mean_{i<j} exp(-2 || x_i/|x_i| - x_j/|x_j| ||^2), in [-8, 0] (Wang & Isola, ICML 2020, t 2).
 
-    One mean over all pairs: the mean of such logs over batches is another number. `counts` is how often each
-    row occurs: the result is that of the repeated rows, with the pairs of equal rows (distance 0).
+    The mean is over all pairs at once: averaging such logs over batches gives another number. `counts` says how often
+    each row occurs. The result is that of the repeated rows, including their pairs of equal rows (distance 0).
     """
     unit = directions(x, "uniformity")
     weights = torch.ones(len(x), dtype=torch.double) if counts is None else counts.double()
@@ -56,8 +56,8 @@ def uniformity(x: Float[Tensor, "n d"], counts: Int[Tensor, " n"] | None = None)
 
 def _sum_expm1(unit: Float[Tensor, "n d"], weights: Float[Tensor, " n"], precision: torch.dtype) -> Float[Tensor, ""]:
     """Return sum_{i<j} w_i w_j (exp(-2 d_ij^2) - 1), with matrix products in `precision` and sums in double."""
-    # Subtracting the mean changes no distance, but keeps the digits of those between nearly identical vectors, as does
-    # expm1, which in single precision would lose those of distant ones.
+    # Subtracting the mean changes no distance, but keeps the digits of distances between nearly identical vectors. So
+    # does expm1. It needs double precision: in single precision it would lose those between distant vectors.
     centred = (unit - unit.mean(0)).to(precision)
     squares = 2 * centred.double().square().sum(-1).to(precision)
     total = weights.new_zeros(())
@@ -89,8 +89,8 @@ def length_shortcut(
 ) -> float:
     """Return Spearman of | words(first) - words(second) | with rank(score) - rank(gold) (after CompCSE, Fig. 5).
 
-    Words are split at white space, equal scores share their mean rank. Negative: pairs of unequal length are scored
-    too low, so the model takes length for dissimilarity. Undefined (a constant list) is nan.
+    Words are split at white space, and equal scores share their mean rank. A negative value means that pairs of unequal
+    length are scored too low: the model takes length for dissimilarity. Undefined (a constant list) is nan.
     """
     _check_lengths(scores=scores, gold=gold, first=first, second=second)
     unequal = [abs(len(a.split()) - len(b.split())) for a, b in zip(first, second, strict=True)]
@@ -114,8 +114,8 @@ def summary(
 ) -> dict[str, float]:
     """Return all measures of one scored set; x and y are the vectors of its first and second sentences.
 
-    `alignment` is over pairs with gold above 4, `uniformity` over all 2n sentence slots, `uniformity.unique` over the
-    distinct strings, `cosine.0-1` to `cosine.4-5` are mean cosines by gold, nan for a group without pairs.
+    `alignment` is over pairs with gold above 4, `uniformity` over all 2n sentences, and `uniformity.unique` over the
+    distinct strings. `cosine.0-1` to `cosine.4-5` are mean cosines by gold, nan for a group without pairs.
     """
     _check_lengths(x=x, y=y, gold=gold, first=first, second=second)
     units = directions(x, "first sentences"), directions(y, "second sentences")

@@ -8,19 +8,19 @@ from torch import Tensor
 from cse_core.metrics.correlation import correlations
 from cse_core.metrics.geometry import directions
 
-VERSION = 1  # a column of every score: bump with any change that could move one
-# Subtracted from a cosine per place in the corpus, so that of equal cosines the earlier sentence is nearer: more than
-# rounding in double precision, and over a million places half a step of float32.
+VERSION = 1  # recorded with every score: bump with any change that could move one
+# This times a sentence's position in the corpus is subtracted from its cosine: the earlier of two equal ones is nearer.
+# It exceeds rounding in double precision, and adds up to half a step of float32 over a million positions.
 TIE_BREAK = 2.0**-45
 
 
 def overlap(
     x: Float[Tensor, "n d"], y: Float[Tensor, "n d"], corpus: Float[Tensor, "N d"], k: int = 100, block: int = 256
 ) -> Int[np.ndarray, " n"]:
-    """Return |top_k(x_i) and top_k(y_i)|, the number of nearest corpus sentences by cosine that pairs share (Fig. 6).
+    """Return |top_k(x_i) and top_k(y_i)|: how many of its k nearest corpus sentences a pair shares, by cosine (Fig. 6).
 
-    Cosines are double; of equal ones the earlier corpus sentence is nearer, so that the result depends neither on
-    `block` nor on rounding. At most block x N cosines are in memory at once.
+    Cosines are in double precision, and of equal ones the earlier corpus sentence is nearer. So the result depends
+    neither on `block` nor on rounding. At most block x N cosines are in memory at once.
     """
     if not 1 <= k <= len(corpus):
         raise ValueError(f"k nearest of {len(corpus)} corpus sentences: expected k from 1 to {len(corpus)}, got {k}")
@@ -45,8 +45,8 @@ def _nearest(rows: Float[Tensor, "b d"], corpus: Float[Tensor, "N d"], k: int) -
 def bins(similarity: Float[np.ndarray, " n"], count: int = 10, least: int = 20) -> list[Int[np.ndarray, " _"]]:
     """Return the indices of pairs in bins of equal width over the range of similarity, in ascending order (Fig. 6).
 
-    The smallest bin (of equal ones the lowest) is merged into the smaller of its neighbours (of equal ones the lower)
-    until each has at least `least` pairs or one is left. A bin includes its lower edge, the last one both edges.
+    The smallest bin is merged into the smaller of its neighbours until each has at least `least` pairs or one is left;
+    of equal bins the lower one is taken. A bin includes its lower edge, the last one both edges.
     """
     if count < 1 or least < 1:
         raise ValueError(f"count and least must be at least 1, got {count} and {least}")
@@ -73,17 +73,14 @@ def gains(
     gold: Float[np.ndarray, " n"],
     shared: Int[np.ndarray, " n"],
 ) -> Float[np.ndarray, "b 2"]:
-    """Return each cosine bin's mean shared neighbours, and Spearman of scores with gold less that of cosines (Fig. 6).
-
-    A bin in which either correlation is undefined is left out.
-    """
+    """Return the mean number of shared neighbours and the `gain` of each cosine bin with a defined gain (Fig. 6)."""
     points = [(float(shared[rows].mean()), gain(cosines[rows], scores[rows], gold[rows])) for rows in bins(cosines)]
     table = np.array(points).reshape(-1, 2)
     return table[np.isfinite(table).all(1)]
 
 
 def gain(cosines: Float[np.ndarray, " n"], scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"]) -> float:
-    """Return Spearman of scores with gold less that of cosines; nan where either is undefined."""
+    """Return Spearman of scores with gold minus Spearman of cosines with gold; nan if either is undefined."""
     ours, plain = (correlations(x, gold, ["all"] * len(gold))["spearman.all"] for x in (scores, cosines))
     return ours - plain
 

@@ -1,10 +1,10 @@
-"""RankCSE's ranking task (Liu et al., ACL 2023, Appendix G): each frequent sentence ranks the pairs that hold it.
+"""RankCSE's ranking task (Liu et al., ACL 2023, Appendix G): how well a model ranks the pairs of a frequent sentence.
 
-For every sentence in more than three pairs of a set, its pairs are ranked by the model's score and compared with gold:
-Kendall's tau-b (the paper's KCC) and NDCG, both averaged over the sentences. Arrays are one number a pair of the set; a
-group is a sentence's indices into them. Where the task leaves a choice (gain, ties, constant lists), the docstrings
-state it. Sums are rounded once (math.fsum), logarithms and powers are correctly rounded (decimal): no BLAS and no
-vector library of a processor affects the numbers.
+Each sentence in more than three pairs of a set gives a group: its pairs, ranked by the model's score. The ranking is
+compared with gold by Kendall's tau-b (the paper's KCC) and NDCG, both averaged over the groups. Arrays have one number
+per pair of the set, and a group holds indices into them. Where the task leaves a choice (gain, ties, constant lists),
+the docstrings state it. Sums are rounded once (math.fsum), and logarithms and powers correctly (decimal), so the
+numbers depend neither on BLAS nor on a processor's vector library.
 """
 
 import math
@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from cse_core.metrics.correlation import dot
 
-VERSION = 1  # a column of every score: bump with any change that could move one by more than rounding
+VERSION = 1  # recorded with every score: bump with any change that could move one by more than rounding
 
 # The dimension has no name, because groups differ in size.
 Groups = Mapping[str, Int[np.ndarray, " _"]]
@@ -34,9 +34,9 @@ GAINS = {"linear": lambda gold: gold, "exponential": lambda gold: np.array([_pow
 
 
 class Ranking(NamedTuple):
-    """The mean over the groups where the measure is defined (nan if none), their number and that of the others.
+    """A measure's mean over the groups where it is defined (nan if none), their number, and that of the dropped groups.
 
-    `random` is the expected value of a uniformly random order, averaged over the same groups.
+    `random` is the expected value for a uniformly random order, averaged over the same groups.
     """
 
     score: float
@@ -46,11 +46,11 @@ class Ranking(NamedTuple):
 
 
 def groups(pairs: Sequence[tuple[str, str]], more_than: int = 3) -> dict[str, Int[np.ndarray, " _"]]:
-    """Return the indices of each sentence's pairs, if more than `more_than`, in order of first occurrence.
+    """Return the pairs (as indices) of each sentence in more than `more_than` pairs, in order of first occurrence.
 
     Sentences are the same if their strings are. Repeated pairs all count; a sentence paired with itself counts once.
     """
-    # In either position: STS15 has no sentence that comes first in more than three pairs, yet the paper scores it.
+    # Both positions count: no sentence of STS15 comes first in more than three pairs, yet the paper scores STS15.
     members: dict[str, list[int]] = {}
     for index, pair in enumerate(pairs):
         for sentence in dict.fromkeys(pair):
@@ -61,9 +61,9 @@ def groups(pairs: Sequence[tuple[str, str]], more_than: int = 3) -> dict[str, In
 def kendall(scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"], groups: Groups) -> Ranking:
     """Return the mean of Kendall's tau-b over the groups (Kendall, Biometrika 1945), in [-1, 1]; 0 for a random order.
 
-    tau_b = (C - D) / sqrt((N - T_scores)(N - T_gold)): of N pairs of items C are in the same order, D in opposite ones,
-    T tied. With constant gold it is undefined, and the group dropped. With constant scores, which the model makes, it
-    counts as 0: to drop such groups would favour an encoder that has collapsed.
+    tau_b = (C - D) / sqrt((N - T_scores)(N - T_gold)): of N pairs of items, C are in the same order, D in opposite,
+    and T tied. Groups with constant gold are dropped, as tau_b is undefined. Groups with constant scores, which are the
+    model's doing, count as 0: dropping them would favour a collapsed encoder.
     """
     _check(scores, gold, groups)
     defined = [rows for rows in groups.values() if not _constant(gold[rows])]
@@ -77,10 +77,10 @@ def ndcg(
     """Return the mean over the groups of normalised discounted cumulative gain of the whole list, in [0, 1].
 
     NDCG = DCG by scores / DCG by gold, DCG = sum_r gain(gold_r) / log2(r + 1), ranks r from 1. `gain` is linear, gold
-    itself (Järvelin and Kekäläinen, TOIS 2002), or exponential, 2^gold - 1 (Burges et al., ICML 2005, whose discount
-    this is). Tied scores share their ranks' mean discount, the average over all their orders (McSherry and Najork,
-    ECIR 2008): the order of a file has no effect. With gold of only zeros it is undefined, and the group dropped; with
-    other constant gold it is 1 for any order. `random` is mean gain * sum of discounts / ideal DCG.
+    itself (Järvelin and Kekäläinen, TOIS 2002), or exponential, 2^gold - 1 (Burges et al., ICML 2005, who have this
+    discount). Tied scores share the mean discount of their ranks, the average over all their orders (McSherry and
+    Najork, ECIR 2008), so the order of a file has no effect. Groups whose gold is all zeros are dropped, as NDCG is
+    undefined. Other constant gold gives 1 for any order. `random` is mean gain * sum of discounts / ideal DCG.
     """
     if gain not in GAINS:
         raise ValueError(f"gain {gain!r}: not among {', '.join(GAINS)}")
@@ -99,7 +99,7 @@ def ndcg(
 def summary(
     scores: Float[np.ndarray, " n"], gold: Float[np.ndarray, " n"], pairs: Sequence[tuple[str, str]]
 ) -> dict[str, float]:
-    """Return one set's `kendall`, `ndcg.GAIN`, `ndcg.GAIN.random`, number of groups, and how many each drops."""
+    """Return one set's `kendall`, `ndcg.GAIN`, `ndcg.GAIN.random`, number of groups, and how many are dropped."""
     if len(pairs) != len(scores):
         raise ValueError(f"expected one score a pair, got {len(scores)} scores and {len(pairs)} pairs")
     members = groups(pairs)
@@ -115,7 +115,7 @@ def summary(
 def _group_tau(scores: Float[np.ndarray, " k"], gold: Float[np.ndarray, " k"]) -> float:
     if _constant(scores):
         return 0.0
-    # The method is only that of the p-value, which is unused here; the exact one takes longer.
+    # `method` affects only the p-value, which is unused here; the exact one takes longer.
     return float(scipy.stats.kendalltau(scores, gold, method="asymptotic").statistic)
 
 
@@ -124,7 +124,7 @@ def _constant(values: Float[np.ndarray, " k"]) -> bool:
 
 
 def _group_ndcg(scores: Float[np.ndarray, " k"], gains: Float[np.ndarray, " k"]) -> tuple[float, float]:
-    """Return one group's NDCG, and the expected one of a random order."""
+    """Return one group's NDCG and its expected value for a random order."""
     discounts = np.array([_discount(rank) for rank in range(1, len(gains) + 1)])
     _, tie, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)

@@ -7,17 +7,17 @@ from torch import Tensor
 
 from cse_core.metrics.geometry import directions
 
-VERSION = 1  # a column of every score: bump with any change that could move one
+VERSION = 1  # recorded with every score: bump with any change that could move one
 BLOCK = 256  # rows whose cosines with all others are in memory at once
 EDGES = np.linspace(-1, 1, 401)  # of the bins in which cosines of pairs are counted
-ONE_DIRECTION = 1 - 1e-9  # a mean cosine of different texts above which their vectors are equal, up to rounding
+ONE_DIRECTION = 1 - 1e-9  # above this mean cosine, the vectors of different texts are equal up to rounding
 
 
 def log_densities(x: Float[Tensor, "n d"]) -> Float[np.ndarray, " n"]:
     """Return log mean_{j != i} exp(-2 || x_i/|x_i| - x_j/|x_j| ||^2) of each row, in [-8, 0].
 
-    A kernel density on the sphere (von Mises-Fisher, concentration 4) up to a constant. The kernel is uniformity's
-    (Wang & Isola, ICML 2020), which is the log of the mean of these densities.
+    This is a kernel density on the sphere (von Mises-Fisher, concentration 4) up to a constant. Uniformity (Wang &
+    Isola, ICML 2020) has the same kernel: it is the log of the mean of these densities.
     """
     unit = directions(x, "density")
     if len(unit) < 2:
@@ -34,15 +34,15 @@ def cosines_of_pairs(x: Float[Tensor, "n d"]) -> Float[np.ndarray, " p"]:
 
 
 def spread(x: Float[Tensor, "n c d"]) -> float:
-    """Return the mean squared distance of two of a sentence's c vectors over that of vectors of two sentences.
+    """Return the mean squared distance between the c vectors of a sentence, over that between vectors of two sentences.
 
-    Lengths do not count, only directions: 0 if a sentence's vectors are equal, 1 if they are as far apart as others'.
+    Only directions count. The result is 0 if each sentence's vectors are equal, 1 if they lie as far apart as others'.
     """
     n, c, d = x.shape
     if n < 2 or c < 2:
         raise ValueError(f"spread needs at least two sentences of two vectors each, got {n} of {c}")
     unit = directions(x.reshape(n * c, d), "positives").reshape(n, c, d)
-    same = float(unit.sum(1).square().sum())  # cosines of a sentence's vectors, each with itself too
+    same = float(unit.sum(1).square().sum())  # cosines within sentences, including each vector with itself
     every = float(unit.sum((0, 1)).square().sum())
     within, between = (same - n * c) / (n * c * (c - 1)), (every - same) / (n * (n - 1) * c * c)
     if between > ONE_DIRECTION:
@@ -51,7 +51,7 @@ def spread(x: Float[Tensor, "n c d"]) -> float:
 
 
 def principal_plane(x: Float[Tensor, "n d"]) -> Float[np.ndarray, "n 2"]:
-    """Return the directions' coordinates in the plane of their largest variances, about their mean."""
+    """Project the centred directions onto their first two principal axes."""
     unit = directions(x, "plane")
     centred = unit - unit.mean(0)
     axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -2:].flip(1)
