@@ -1,1 +1,1 @@
-"""What is made of sentences before they are tokens: templates, negations, clauses."""
+"""What happens to sentences before tokenisation: templates, negations, clauses."""

@@ -1,11 +1,11 @@
 """Clauses of a sentence by punctuation and function words, and pairs of neighbouring clauses as training examples.
 
-A substitute: CompCSE (Chanchani and Huang, ACL 2023) takes elementary discourse units and their tree from a neural
-discourse parser, DMRST, which is not publicly available. `clauses` is a rule set without discourse relations, and
-`subsuming` halves the list of clauses where the paper follows the parser's tree: cuts often differ from the paper's.
+CompCSE (Chanchani and Huang, ACL 2023) takes elementary discourse units and their tree from a neural discourse parser,
+DMRST, which is not publicly available. This is a substitute, whose cuts often differ from the paper's: `clauses` is a
+rule set without discourse relations, and `subsuming` halves the list of clauses instead of following the parser's tree.
 
-`adjacent`, `overlapping` and `subsuming` are the paper's three ways (Table 2) from a sentence's units to triples: an
-anchor and its two parts, which joined by a blank are the anchor. A triple is listed once.
+`adjacent`, `overlapping` and `subsuming` are the paper's three ways (Table 2) to make triples of a sentence's units. A
+triple is an anchor and its two parts, which joined by a blank give the anchor. Equal triples are listed once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ from cse_core.text.word_lists import word_set
 Triple = tuple[str, str, str]
 
 SHORTEST = 2  # words of a clause
-LONG = 5  # words on either side of a comma from which it always cuts
-ASIDE = 3  # words from which a parenthesis is a clause of its own
+LONG = 5  # with this many words and no pause on either side, a comma always cuts
+ASIDE = 3  # words in the shortest parenthesis that is its own clause
 _OPENER = word_set("because although though while whereas when where who whom whose which whether if unless lest")
-_OPENER_IF_CLAUSE = word_set("after before since as until once than")  # else prepositions
+_OPENER_IF_CLAUSE = word_set("after before since as until once than")  # otherwise prepositions
 _RELATIVE = word_set("which whom whose")
 _COORDINATOR = word_set("and but or nor yet")
 _SUBJECT = word_set("i he she it they we you there this these")
@@ -27,9 +27,7 @@ _PREPOSITION = word_set(
     "of in on at by for with from into through over under between among against about to during upon"
 )
 _SHARE = word_set("most some many all each both one two three none several part half much few")  # "most of which"
-_INTENSIFIER = word_set(
-    "even just only especially particularly shortly soon long rather"
-)  # "even though", "soon after"
+_INTENSIFIER = word_set("even just only especially particularly shortly soon long rather")  # "even though"
 _AUXILIARY = word_set("am is are was were has have had do does did can could will would shall should may might must")
 _PAST = word_set(
     "became began broke brought built came chose drew drove fell flew found fought gave got grew held kept knew laid"
@@ -45,10 +43,10 @@ _MARKS = "\"'“”\u2018\u2019()[]"
 
 
 def clauses(text: str) -> list[str]:
-    """Cut a text into clauses of at least two words, which joined by single blanks are its words again.
+    """Cut a text into clauses of at least two words; joined by single blanks, they give its words again.
 
-    Cuts lie after a semicolon or colon, at a dash, around a parenthesis, after a comma before what begins like a clause
-    or between long pieces, and before conjunctions and relative pronouns. An empty text is one empty clause.
+    Cuts are after a semicolon or colon, at a dash, around a parenthesis, and before conjunctions and relative pronouns.
+    A comma cuts between long pieces, or where a clause seems to begin or end. An empty text is one empty clause.
     """
     words = text.split()
     cores = [word.strip(_MARKS + ",;:.!?").lower() for word in words]
@@ -69,12 +67,10 @@ def _begins_clause(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
     after = cores[k + 1] if k + 1 < len(cores) else ""
     if mark in (";", ":") or words[k] in ("-", "–", "—", "--"):
         return True
-    if mark == "," and (
-        core in _OPENER | _SUBJECT or _free_participle(words, cores, k) or _ends_clause(words, cores, k)
-    ):
-        return True
-    if mark == "," and _long_around(words, k):
-        return True
+    if mark == ",":
+        opens = core in _OPENER | _SUBJECT or _free_participle(words, cores, k)
+        if opens or _ends_clause(words, cores, k) or _long_around(words, k):
+            return True
     if core in _COORDINATOR:
         return after in _SUBJECT | _OPENER | _AUXILIARY | _PAST or after.endswith("ed")
     if before in _COORDINATOR:
@@ -98,7 +94,7 @@ def _include_introduction(cores: Sequence[str], k: int) -> int:
 
 
 def _aside_edges(words: Sequence[str]) -> set[int]:
-    """Return the beginnings and ends of parentheses that are long enough."""
+    """Return where parentheses of at least ASIDE words begin and end."""
     edges: set[int] = set()
     start = None
     for i, word in enumerate(words):
@@ -133,7 +129,7 @@ def _ends_clause(words: Sequence[str], cores: Sequence[str], k: int) -> bool:
 
 
 def _long_around(words: Sequence[str], k: int) -> bool:
-    """Whether no mark stands within LONG words on either side of the comma before word k."""
+    """Whether there are LONG words without another pause on either side of the comma before word k."""
     left, right = words[max(k - LONG, 0) : k - 1], words[k : k + LONG - 1]
     long = k >= LONG and len(words) - k >= LONG
     return long and not any(_final_mark(word) in _PAUSE for word in (*left, *right))
@@ -152,7 +148,7 @@ def overlapping(units: Sequence[str]) -> list[Triple]:
 def subsuming(units: Sequence[str], balance: float = 0.5) -> list[Triple]:
     """Halve the whole list, its left half and its right half: three triples at most.
 
-    Halves count units; the first one takes the odd unit. Kept if | |left| - |right| | / max(|left|, |right|) < balance,
+    The first half takes the odd unit. A triple is kept if | |left| - |right| | / max(|left|, |right|) < balance, with
     lengths in characters. (The released helper tests the root only, and its second halves take the odd unit.)
     """
     middle = -(-len(units) // 2)

@@ -1,13 +1,13 @@
 """Soft negatives by rule-based negation (SNCSE, Wang and Dou, 2022): a sentence and its negation share most words.
 
-The paper's rule, over spaCy's en_core_web_sm: drop "not" or "n't" if the sentence has it; else put "not" after the
-first token that is aux or auxpass; else, at the root, "not" after a modal or a form of be, and do/does/did + "not" +
-lemma for VBP/VBZ/VBD; else put "Not" before the sentence. Not followed: the authors' released script looks for aux up
-to the root only, which gives "did not ask them to leave" for "asked them to not leave".
+The paper's rule, over spaCy's en_core_web_sm, is the first of these that applies: drop "not" or "n't"; put "not" after
+the first token that is aux or auxpass; put "not" after a root that is a modal or a form of be; replace a VBP/VBZ/VBD
+root by do/does/did + "not" + lemma; put "Not" before the sentence. The authors' released script is not followed: it
+looks for aux up to the root only, and gives "did not ask them to leave" where the rule gives "asked them to not leave".
 
-"words" replaces the parser by closed word lists. On invented sentences, labelled by hand, it equals the rule on 57
-of 60 held out from tuning. On 4,000 sentences of Wikipedia it gave what spaCy 3.8.18 does with a copy of
-en_core_web_sm 3.8.0 on 3,613; this was measured once and is not tested.
+"words" replaces the parser by closed word lists. On 60 invented sentences, labelled by hand and held out from tuning,
+it equals the rule on 57. On 4,000 sentences of Wikipedia it agreed with spaCy 3.8.18 and a copy of en_core_web_sm 3.8.0
+on 3,613; this was measured once and is not tested.
 """
 
 import importlib
@@ -108,16 +108,15 @@ def guess_parse(text: str) -> list[Token]:
 class _Sentence:
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
-        self.low = [text.lower().replace("\u2019", "'") for text in texts] + [
-            ""
-        ] * 4  # padded, so that i + 3 is a valid index
-        # The last word before each that is no adverb.
+        low = [text.lower().replace("\u2019", "'") for text in texts]
+        self.low = low + [""] * 4  # padded, so that i + 3 is a valid index
+        # Before each word, the last one that is not an adverb.
         self.back = list(accumulate(self.low, lambda last, low: last if _is_adverb(low) else low, initial=""))
         self.start = self._main_clause_start()
 
     def find(self) -> dict[int, tuple[str, str, str]]:
         """Return dependency, tag and lemma of the first auxiliary and of the root, by index."""
-        root, spare, pending = {}, {}, 0  # pending: clauses opened before the main one that still lack their verb
+        root, spare, pending = {}, {}, 0  # pending: clauses opened before the main one, still without a verb
         for i, low in enumerate(self.low[:-4]):
             if self._is_auxiliary(i):
                 return root | {i: ("aux", "", "")}
@@ -175,7 +174,7 @@ class _Sentence:
         return bool(verb) and self._is_open_class(at)
 
     def _finite_verb(self, i: int, need: int = 0) -> tuple[str, str, str] | None:
-        """Return dependency, tag and lemma of what may be a finite verb; need 1: a clause lacks one, 2: any fits."""
+        """Return dependency, tag and lemma of a likely finite verb; need 1: a clause has none yet, 2: any will do."""
         low, back, after = self.low[i], self.back[i], self.low[i + 1]
         if low in FINITE_BE:
             return ("ROOT", "VBZ", "be") if low != "'s" or back in WITH_IS else None
@@ -213,7 +212,7 @@ class _Sentence:
         return (low in FINITE_BE and low != "'s") or low in MODAL or low == "has" or low in ONLY_PAST
 
     def _is_participle(self, i: int) -> bool:
-        """Whether a form that may be past or participle is a participle: in an aside, before "by", or with a rival."""
+        """Whether a past or participle form is a participle: in an aside, before "by", or if another verb follows."""
         before, after = self.low[i - 1], self.low[i + 1]
         if self.low[i] in ONLY_PAST or after in DETERMINER or before in SUBJECT:
             return False

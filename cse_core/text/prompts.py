@@ -1,7 +1,7 @@
-"""Templates around a sentence, as PromptBERT and SNCSE use them: the vector is the state at the template's mask.
+"""Templates around a sentence, as in PromptBERT and SNCSE: the vector is the hidden state at the template's mask.
 
-A template is a text with `{}` where the sentence goes and `[MASK]` after it, in BERT's spelling whatever the tokenizer.
-Its two sides are tokenised separately, so that a sentence is cut without losing the mask.
+A template is a text with `{}` for the sentence and `[MASK]` after it, in BERT's spelling whatever the tokenizer.
+Its two sides are tokenised separately, so that a long sentence is cut without losing the mask.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SENTENCE, MASK = "{}", "[MASK]"
-# What ends a sentence. Released evaluators differ: PromptBERT's adds a full stop after "!" too, SNCSE's after no
-# ASCII punctuation. 78 of the STS sets' 26,104 sentences end in "!", 365 in other punctuation.
+# No full stop is added after these. Released evaluators differ: PromptBERT's adds one after "!" too, SNCSE's adds none
+# after any ASCII punctuation. 78 of the STS sets' 26,104 sentences end in "!", 365 in other punctuation.
 FINAL = (".", "?", "!", '"', "'")
 
 
@@ -24,7 +24,7 @@ def check_template(template: str) -> None:
 
 
 def sides(template: str, tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int], list[int]]:
-    """Return the ids before and after the sentence, with the first and the last special token."""
+    """Return the ids before and after the sentence, including the cls and the sep token."""
     check_template(template)
     before, _, after = template.partition(SENTENCE)
     marked = after.replace(MASK, str(tokenizer.mask_token))
@@ -38,7 +38,7 @@ def sides(template: str, tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int
 def prompt_ids(
     texts: Sequence[str], template: str, tokenizer: "PreTrainedTokenizerBase", words: int
 ) -> list[list[int]]:
-    """Return the ids of each text inside the template, the text cut to `words` word pieces, the template whole."""
+    """Return the ids of each text inside the whole template; the text is cut to `words` word pieces."""
     left, right = sides(template, tokenizer)
     if words < 1:
         raise ValueError(f"{template!r} leaves room for {words} word pieces of the sentence, expected at least one")

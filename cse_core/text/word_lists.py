@@ -1,6 +1,6 @@
 """English word lists of the rule-based negation: closed classes, and verbs with their irregular forms."""
 
-# Base, past, participle (if not the past). Verbs that are on neither list are still known by "-ed" or by their company.
+# Base, past, participle (if it differs). Verbs on neither list can still be recognised, by "-ed" or by nearby words.
 _IRREGULAR, _, _REGULAR = """
 arise arose arisen, bear bore born|borne, become became become, begin began begun, bind bound, blow blew blown, break
 broke broken, bring brought, build built, burn burnt, buy bought, cast cast, catch caught, choose chose chosen, come
@@ -63,7 +63,7 @@ ADVERB = word_set(
     "also then still now never often always only once again soon well best better first last later ever just both all "
     "each even more most less very so thus therefore however instead too already yet almost long far"
 )
-MISLEADING = word_set(  # for their ends: no adverb, participle or past
+MISLEADING = word_set(  # no adverb, participle or past form despite their endings
     "family assembly ally fly july king thing something nothing anything everything during spring string ring wing"
     " evening morning ceiling hundred need seed speed feed breed indeed sacred hatred naked deed exceed proceed succeed"
 )
