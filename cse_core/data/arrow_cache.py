@@ -1,6 +1,6 @@
 """Arrow tables cached on disk: written once, whole, and verified when read.
 
-A stream that ends between two of its batches would look like a shorter table, so each ends with a digest (sealed.py).
+A stream cut off between two batches would look like a shorter table, so each file ends with a digest (sealed.py).
 """
 
 import os
@@ -22,7 +22,7 @@ TABLE = "table.arrow"
 
 
 def cache_folder() -> Path:
-    """Return the folder of derived files, which can be deleted at any time: $CSE_CACHE, else ~/.cache/cse-study."""
+    """Return the folder of derived files, which can be deleted at any time: $CSE_CACHE or ~/.cache/cse-study."""
     return Path(os.environ.get("CSE_CACHE") or "~/.cache/cse-study").expanduser()
 
 

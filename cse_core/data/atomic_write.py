@@ -10,7 +10,7 @@ from pathlib import Path
 
 FREE = "MiB free on this file's disk"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# PyTorch (which gives no reason), safetensors, NumPy and SQLite raise other errors than OSError, or give no number.
+# PyTorch (without a reason), safetensors, NumPy and SQLite raise another error than OSError, or one without errno.
 SAYS_NO_ROOM = re.compile(
     r"PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+|No space left on device|os error (27|28|122)\b"
     r"|\d+ requested and \d+ written|database or disk is full"
@@ -18,7 +18,7 @@ SAYS_NO_ROOM = re.compile(
 
 
 def full_disk_error(error: BaseException, target: Path) -> OSError | None:
-    """Return an error that names the file and its disk's free space if the given one says that a disk is full."""
+    """Return an error that names the file and its disk's free space, or None if the given one is not of a full disk."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and not isinstance(error, ValueError) and (said := SAYS_NO_ROOM.search(str(error))):
         number = int(said[1] or errno.ENOSPC)
@@ -34,7 +34,7 @@ def full_disk_error(error: BaseException, target: Path) -> OSError | None:
 
 @contextmanager
 def full_disk_named(target: Path) -> Generator[None]:
-    """Turn the error of a full disk, of whichever library, into one that names the file and the disk's free space."""
+    """Turn any library's error of a full disk into one that names the file and the disk's free space."""
     try:
         yield
     except Exception as error:
@@ -46,9 +46,9 @@ def full_disk_named(target: Path) -> Generator[None]:
 
 @contextmanager
 def atomic_path(target: Path) -> Generator[Path]:
-    """Yield a path beside `target` to write a file to; it replaces the target when the block ends without an error.
+    """Yield a path next to `target` to write a file to; it replaces the target when the block ends without an error.
 
-    The temporary name is the same for every writer of a target: where there may be several, each must hold a lock.
+    The temporary name is the same for every writer of a target, so concurrent writers must hold a lock.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
@@ -63,7 +63,7 @@ def atomic_path(target: Path) -> Generator[Path]:
 
 
 def atomic_write(target: Path, content: str | bytes) -> None:
-    """Replace a file's content: text as UTF-8 with its line ends as they are, bytes as they are."""
+    """Replace a file's content with bytes, or with text as UTF-8 and its line ends unchanged."""
     with atomic_path(target) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
 

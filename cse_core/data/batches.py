@@ -23,7 +23,7 @@ Text = TypeVar("Text", str, tuple[str, ...])
 def by_size(texts: Sequence[Text]) -> Iterator[list[Text]]:
     """Yield the texts, or tuples of texts, in lists of about a million characters at most.
 
-    A tokenizer takes 160 bytes of memory for a character, also for those that it cuts.
+    A tokenizer takes 160 bytes of memory per character, even for text that it cuts off.
     """
     part: list[Text] = []
     size = 0
@@ -98,7 +98,7 @@ def _stacked_kept(tokens: Sequence[Tokens], longest: int) -> Bool[Tensor, " n #t
 
 
 def _stacked_factors(tokens: Sequence[Tokens], longest: int) -> Factors | None:
-    """Return the factors of several Tokens under the features that they share."""
+    """Return the factors of several Tokens, which must share one `features` tensor."""
     factors = [part.factors for part in tokens if part.factors is not None]
     if not factors:
         return None
@@ -110,7 +110,7 @@ def _stacked_factors(tokens: Sequence[Tokens], longest: int) -> Factors | None:
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
-    """Return the number of batches of one pass; the last is smaller, and left out if it has one or two examples.
+    """Return the number of batches in an epoch; a smaller last one is left out if it has one or two examples.
 
     One example has no negatives, and two leave no list to rank without the positive (ListNet).
     """
@@ -121,7 +121,7 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 def widths_for(longest: int) -> tuple[int, ...]:
     """Return the widths to which a GPU's batches are padded: a third, two thirds and all of the longest example.
 
-    They are multiples of 8, as tensor cores prefer, and few, as torch.compile makes a graph for each shape.
+    They are multiples of 8, as tensor cores prefer. They are few, as torch.compile makes a graph for each shape.
     """
     return tuple(sorted({8 * math.ceil(longest * part / 24) for part in (1, 2, 3)}))
 
@@ -154,7 +154,7 @@ class Batches:
     def rows(self, step: int) -> Int[np.ndarray, " n"]:
         """Return the rows of the examples of one step."""
         epoch, position = divmod(step, self.per_epoch)
-        known, order = self._order  # one value, as two threads may ask
+        known, order = self._order  # one tuple, as two threads may read and replace it
         if epoch != known:
             order = np.random.default_rng(seed_for(self.seed, f"order/{epoch}")).permutation(self.examples)
             self._order = epoch, order
@@ -175,14 +175,14 @@ class Batches:
 
 
 class BatchesAhead:
-    """Makes the next batch in a thread of its own, while a GPU works on this one."""
+    """Prepares the next batch in a background thread, while a GPU works on this one."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches, self._thread = batches, ThreadPoolExecutor(max_workers=1)
         self._next: tuple[int, Future[Batch]] = self._make(0)
 
     def at(self, step: int) -> Batch:
-        """Return the batch of a step and begin with the one after it."""
+        """Return the batch of a step and start to prepare the next one."""
         known, batch = self._next
         if known != step:
             batch = self._make(step)[1]

@@ -1,6 +1,6 @@
-"""Corpora, of sentences to train on and to rank, as memory-mapped Arrow tables cached by content.
+"""Corpora of sentences to train on or to rank, as memory-mapped Arrow tables cached by content.
 
-A corpus of several columns has examples in its rows: a sentence, its positive, and maybe a hard negative.
+If a corpus has several columns, each row is an example: a sentence, its positive, and possibly a hard negative.
 """
 
 import hashlib
@@ -45,10 +45,10 @@ logger = logging.getLogger(__name__)
 
 
 def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
-    """Return the corpus as a table with the column `text`, and others of COLUMNS; a blank line is a single space.
+    """Return the corpus as a table with the column `text`, and maybe others of COLUMNS; a blank text is one space.
 
-    A corpus named after an evaluation set (senteval.SETS) has the first of its distinct sentences; `sts_texts` has
-    those of all STS sets.
+    A corpus named after an evaluation set (senteval.SETS) has the set's first distinct sentences. `sts_texts` has the
+    sentences of all STS sets, with duplicates.
     """
     home = cache_folder() / "corpora"
     if corpus.sha256:  # a table that is cached under this hash saves reading the source
@@ -62,9 +62,9 @@ def sentences(corpus: Corpus, folder: Path | None = None) -> "Dataset":
 
 
 def corpus_of_file(path: Path, lines: int | None = None, columns: Sequence[str] = ()) -> Corpus:
-    """Return a file, or its first rows, as a corpus that is known by its content; log what was read and left out.
+    """Return a file, or its first rows, as a corpus with the hash of its content; log what was read and left out.
 
-    A .txt has a sentence a line. Other files have `columns` (see Corpus), by default those with known names.
+    A .txt has one sentence per line. Other files have `columns` (see Corpus), by default those with known names.
     """
     texts, used, what = _read_file(path, columns, lines)
     logger.warning("%s", what)
@@ -76,7 +76,7 @@ def corpus_of_file(path: Path, lines: int | None = None, columns: Sequence[str] 
 
 
 def _read_file(path: Path, columns: Sequence[str], lines: int | None = None) -> tuple[Texts, tuple[str, ...], str]:
-    """Return a file's first texts, the columns they are from, and a line about what was read."""
+    """Return a file's first texts, the columns they come from, and a one-line summary of what was read."""
     if format_of(path) == ".txt":
         if tuple(columns) not in ((), COLUMNS[:1]):
             raise ValueError(
@@ -117,7 +117,7 @@ def _choose(table: Table) -> tuple[str, ...]:
 
 
 def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> list[str]:
-    """Draw sentences from a corpus without replacement, as RankEncoder's code does: by Python's `random.sample`."""
+    """Draw sentences from a corpus without replacement, with `random.sample` as in RankEncoder's code."""
     if size > corpus.lines:
         raise ValueError(f"cannot draw {size:,} sentences from {corpus}, which has fewer")
     rows = random.Random(seed).sample(range(corpus.lines), size)
@@ -125,19 +125,16 @@ def sample(corpus: Corpus, size: int, seed: int, data: Path | None = None) -> li
 
 
 def read_source(corpus: Corpus, folder: Path | None) -> Texts:
-    """Return the corpus's texts as in the source; refuse fewer, or another content than the pinned one."""
+    """Return the corpus's texts unchanged; refuse a source with fewer, or with another hash than the pinned one."""
     if corpus.name in ("synthetic", synthetic.TRIPLES) and corpus.lines > synthetic.MOST_LINES:
         raise ValueError(f"{corpus.name}: expected at most {synthetic.MOST_LINES:,} lines, got {corpus.lines:,}")
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
     elif corpus.name == synthetic.TRIPLES:
-        rows = synthetic.triples(corpus.lines)
-        source, lines = corpus.name, _pick(corpus, COLUMNS, rows)
+        source, lines = corpus.name, _pick(corpus, synthetic.triples(corpus.lines))
     elif corpus.name in senteval.SETS:
-        source, lines = (
-            f"evaluation set {corpus.name}",
-            senteval.distinct_sentences(corpus.name, folder)[: corpus.lines],
-        )
+        source = f"evaluation set {corpus.name}"
+        lines = senteval.distinct_sentences(corpus.name, folder)[: corpus.lines]
     elif corpus.name == sts_texts.NAME:
         source, lines = f"corpus {corpus.name}", sts_texts.sentences(folder)[: corpus.lines]
     else:
@@ -156,18 +153,18 @@ def read_source(corpus: Corpus, folder: Path | None) -> Texts:
     return lines
 
 
-def _pick(corpus: Corpus, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Texts:
-    """Return the corpus's columns of rows with these names, by default the first."""
-    if unknown := set(corpus.columns) - set(names):
-        raise ValueError(f"corpus {corpus.name}: has the columns {', '.join(names)}, got {', '.join(sorted(unknown))}")
-    places = [names.index(name) for name in corpus.columns or names[:1]]
+def _pick(corpus: Corpus, rows: Sequence[tuple[str, ...]]) -> Texts:
+    """Return the corpus's columns (by default the first) of rows that have COLUMNS."""
+    if unknown := sorted(set(corpus.columns) - set(COLUMNS)):
+        raise ValueError(f"corpus {corpus.name}: has the columns {', '.join(COLUMNS)}, got {', '.join(unknown)}")
+    places = [COLUMNS.index(name) for name in corpus.columns or COLUMNS[:1]]
     if len(places) == 1:
         return [row[places[0]] for row in rows]
     return [tuple(row[place] for place in places) for row in rows]
 
 
 def _read_located(source: Path, corpus: Corpus) -> Texts:
-    """Return a corpus's columns of a file, or its lines as they are."""
+    """Return the corpus's columns of a file or, if it names none, the file's lines unchanged."""
     if corpus.columns:
         return _read_file(source, corpus.columns, corpus.lines)[0]
     packed = source.suffix.lower() in PACKED
@@ -183,7 +180,7 @@ def _read_located(source: Path, corpus: Corpus) -> Texts:
 def lines_hash(texts: Iterable[str | tuple[str, ...]]) -> str:
     """Return the SHA-256 of lines as a UTF-8 file with a "\\n" after each, like `head -n N file | sha256sum`.
 
-    Rows of several columns, and texts with line breaks, have that of their JSON, which no lines have.
+    Rows of several columns, and texts with line breaks, are hashed as JSON, so that no lines have the same hash.
     """
     rows = list(texts)
     lines = [text for text in rows if isinstance(text, str) and "\n" not in text]

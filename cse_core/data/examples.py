@@ -72,13 +72,12 @@ def _ids_batch(method: Method, columns: dict[str, list[list[int]]]) -> pa.Record
 
 def _tokenizer_hash(tokenizer: "PreTrainedTokenizerBase") -> str:
     """Return the hash of everything that decides a text's ids; the last call's truncation and padding do not."""
-    state = _tokenizer_state(tokenizer)
-    content = [state, tokenizer.special_tokens_map, tokenizer.truncation_side]
+    content = [_tokenizer_state(tokenizer), tokenizer.special_tokens_map, tokenizer.truncation_side]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _tokenizer_state(tokenizer: Any) -> Any:
-    """Return what a tokenizer does to a text, as JSON; of one that is written in Python, the files that it saves."""
+    """Return a fast tokenizer's definition as JSON, or the files that a tokenizer written in Python saves."""
     if tokenizer.is_fast:
         return json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
     with TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """Locate corpora and evaluation sets: in the data folder, in the Hugging Face cache, or on the hub.
 
-The data folder is an argument, else $CSE_DATA. A missing set is an error: none is ever replaced by another.
+The data folder is the argument or $CSE_DATA. A missing set is an error; it is never replaced by another.
 """
 
 import codecs
@@ -33,14 +33,14 @@ SUFFIXES = ("", ".txt", ".txt.xz", ".txt.gz")
 LAYOUTS = ("senteval/downstream", "SentEval/data/downstream", ".")
 UNPACKED = "unpacked.json"  # has the SHA-256 of every file of an unpacked archive
 BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-HUB_SECONDS = 3.0  # in which the hub must answer a first request
+HUB_SECONDS = 3.0  # within which the hub must answer the first request
 MOST_BYTES, MOST_MEMBERS = 2 << 30, 20_000  # of an archive; SentEval's own has 50 MB in 70 files
 
 logger = logging.getLogger(__name__)
 
 
 def data_folder(folder: Path | None) -> Path | None:
-    """Return the folder of local data: the argument, else $CSE_DATA, else None. A named folder must exist."""
+    """Return the folder of local data: the argument or $CSE_DATA, if one is given. It must exist."""
     named = folder or os.environ.get("CSE_DATA")
     if not named:
         return None
@@ -67,7 +67,7 @@ def locate_corpus(name: str, folder: Path | None = None) -> Path:
 
 
 def locate_senteval(folder: Path | None = None) -> Path:
-    """Return the folder with STS/, MR/, ...: in the data folder, or the hub's archive, unpacked if it is not yet."""
+    """Return the folder with STS/, MR/, ...: in the data folder, or unpacked from the hub's archive."""
     folder = data_folder(folder)
     places = [folder / layout for layout in LAYOUTS] if folder else []
     for place in places:
@@ -82,7 +82,7 @@ def locate_senteval(folder: Path | None = None) -> Path:
 def read_lines(path: Path, encoding: str = "utf-8", lines: int | None = None) -> list[str]:
     """Return the first `lines` lines (all if None) of a plain, .gz or .xz text. Only "\\n" and "\\r\\n" end a line.
 
-    A byte order mark says whether the expected UTF-8 is UTF-16, and is no part of the text.
+    If UTF-8 is expected, a byte order mark can show that the text is UTF-16. The mark is not part of the text.
     """
     # newline="\n" keeps U+2028, U+0085 and a lone "\r" inside the line, where splitlines() would cut.
     opener: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
@@ -102,7 +102,7 @@ def read_lines(path: Path, encoding: str = "utf-8", lines: int | None = None) ->
 
 
 def _undecodable_line(opener: Callable[..., Any], path: Path) -> str:
-    """Return the words for the first line that is not UTF-8; the error of a stream counts from where it read last."""
+    """Return ", line N" for the first line that is not UTF-8, as the error of a stream counts from its last read."""
     with opener(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
@@ -136,7 +136,7 @@ def _from_hub(filename: str, places: Sequence[Path]) -> Path:
 
 
 def download_again_if_cut(download: Callable[..., str]) -> str:
-    """Return what a download from the hub returns; if it was cut, discard the half that is cached and try once more."""
+    """Download from the hub; if the connection breaks, discard the part that is cached and try once more."""
     from huggingface_hub import errors  # lazy: slow import
 
     try:
@@ -144,7 +144,7 @@ def download_again_if_cut(download: Callable[..., str]) -> str:
     except errors.HfHubHTTPError:  # an answer of the hub: it was not cut
         raise
     except (errors.HTTPError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of this machine, such as a full disk
+        if isinstance(error, OSError) and error.errno is not None:  # an error of this machine, such as a full disk
             raise
         logger.warning("the hub's download was cut (%s): it is fetched again", _first_line(error))
         return download(force_download=True)

@@ -1,4 +1,4 @@
-"""Evaluation sets of your own: files with two sentences and a score in each row (text_files.py has the formats)."""
+"""The user's own evaluation sets: files with two sentences and a score in each row (formats: see text_files.py)."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from cse_core.data.text_files import FORMATS, SCORES, Table, read_table
 
 PREFIX = "own_"
-FEWEST = 3  # pairs: of two, a rank correlation is always -1 or 1
+FEWEST = 3  # pairs: with two, a rank correlation is always -1 or 1
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 REMEDY = "name the two sentences' columns and the score's with --columns (run.py: --pair-columns)"
 logger = logging.getLogger(__name__)
@@ -29,14 +29,14 @@ class OwnPairs:
     rows: tuple[tuple[str, str, str, float], ...]
 
 
-_SETS: dict[str, OwnPairs] = {}  # of this process, by name
+_SETS: dict[str, OwnPairs] = {}  # added in this process, by name
 
 
 def add(path: str | Path, columns: Sequence[str] = ()) -> str:
-    """Read a file and return the name of its set, own_FILE_DIGEST; with other pairs it has another name.
+    """Read a file and return the name of its set, own_FILE_DIGEST; the digest is of its pairs.
 
-    `columns` name two sentences and a score, by default those of a header with known names, or all three columns of a
-    file without one. Scores may have any range, as only their order and their linear correlation count.
+    `columns` name the two sentences and the score. By default they are a header's known names, or all three columns of
+    a file without a header. Scores may have any range, as only their order and their linear correlation count.
     """
     path = Path(path).expanduser().resolve()
     if not path.is_file():
@@ -63,7 +63,7 @@ def add(path: str | Path, columns: Sequence[str] = ()) -> str:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name that is no known task's must be a file's: it has an extension or a folder, or the file exists."""
+    """Whether a name that is not a known task's is a path: it has an extension or a folder, or the file exists."""
     path = Path(name).expanduser()
     return not is_own(name) and (bool(path.suffix) or len(path.parts) > 1 or path.is_file())
 
@@ -108,12 +108,12 @@ def _rows(table: Table, first: int, second: int, score: int) -> Iterator[tuple[s
 
 
 def _number(cell: Any) -> float | None:
-    """Return a finite number, or None for anything else: of text only ASCII digits, a decimal point and an exponent."""
+    """Return a finite number, or None; in a text, only a sign, ASCII digits, a decimal point and an exponent count."""
     if isinstance(cell, str):
         cell = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else None
     if isinstance(cell, bool) or not isinstance(cell, int | float):
         return None
     try:
         return float(cell) if math.isfinite(cell) else None
-    except OverflowError:  # of a whole number of .jsonl
+    except OverflowError:  # an integer of a .jsonl that is too large for a float
         return None

@@ -1,4 +1,4 @@
-"""Pins: a corpus or a hub's backbone that is given only by name must keep the content that its first run used.
+"""Pins: a corpus or hub backbone that is given only by name must keep the content that its first run used.
 
 `pins.json` in the store has the SHA-256 of each name. A Corpus or Pretrained that declares its `sha256` needs no pin.
 """

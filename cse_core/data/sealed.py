@@ -19,7 +19,7 @@ def seal(path: Path, about: str = "") -> None:
 
 
 def is_whole(path: Path, about: str = "") -> bool:
-    """Whether a file exists as it was sealed. Its bytes are read once a process, unless the file is replaced."""
+    """Whether a file exists as it was sealed. Its bytes are read once per process, unless the file is replaced."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -28,7 +28,7 @@ def is_whole(path: Path, about: str = "") -> bool:
 
 
 def warn_of_damage(path: Path) -> None:
-    """Warn of a file that is not whole and about to be replaced, if there is one."""
+    """Warn that a damaged file, if there is one, is about to be replaced."""
     if path.exists():
         logger.warning("%s is not as this version wrote it (cut short, altered or older): made again", path)
 

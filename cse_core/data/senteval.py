@@ -1,7 +1,7 @@
 """SentEval's evaluation sets as Arrow tables: pairs with gold scores (STS) and labelled sentences (transfer tasks).
 
-A wrong count, checked per class, is an error, another hash only a warning: a copy with the right counts but other bytes
-is used. Duplicates and empty sentences are part of the published sets and stay.
+A wrong count (per class) is an error. A wrong hash is only a warning: a copy with the right counts but other bytes is
+used. Duplicates and empty sentences are part of the published sets and stay.
 """
 
 import hashlib
@@ -162,7 +162,7 @@ def _load_synthetic(task: str) -> EvalDataset:
     return EvalDataset(task, _cached_table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
 
 
-@cache  # every training and every evaluation of a process reads them
+@cache  # every training run and evaluation of a process reads them
 def _synthetic_rows(split: str) -> tuple[tuple[str, str, str, float], ...]:
     return tuple(synthetic.pairs(split))
 
@@ -194,9 +194,8 @@ def _year_rows(task: str, root: Path) -> Iterator[tuple[str, str, str, float]]:
         if len(lines) != len(scores):
             raise ValueError(f"{texts}: {len(lines)} pairs, expected the {len(scores)} of {gold.name}; {REMEDY}")
         # An empty line of gold is a pair that was never scored; most of STS15 and STS16 are.
-        scored = [
-            (n, line, score) for n, (line, score) in enumerate(zip(lines, scores, strict=True), 1) if score.strip()
-        ]
+        rows = enumerate(zip(lines, scores, strict=True), 1)
+        scored = [(number, line, score) for number, (line, score) in rows if score.strip()]
         _check_count(gold, len(scored), expected, "scored pairs")
         for number, line, score in scored:
             yield part, *pair_cells(line, texts, number), _parse_score(score, 0.0, gold, number)
@@ -255,7 +254,7 @@ def _trec(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
 
 
 def _mrpc(path: Path, labels: Labels) -> Iterator[tuple[str, str, int]]:
-    # The first line is a header; the byte order mark goes with it.
+    # The first line is a header.
     for number, line in enumerate(read_lines(path)[1:], start=2):
         label, first, second = _split_cells(line, (0, 3, 4), path, number)
         yield _squeeze_blanks(first), _squeeze_blanks(second), _parse_label(label, labels, path, number)

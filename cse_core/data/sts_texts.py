@@ -1,7 +1,7 @@
 """The sentences of the seven STS sets as a corpus to train on, as ConSERT does (Yan et al., ACL 2021).
 
-Both sides of every pair of all splits, without scores. Unscored pairs of STS15 and STS16 and duplicates are among them,
-and so are the sentences that are tested on: 70 in 100 of the lines are sentences of scored test pairs.
+The corpus has both sides of every pair of all splits, without scores. It includes duplicates, the unscored pairs of
+STS15 and STS16, and the test sentences: 70 % of the lines are sentences of scored test pairs.
 """
 
 import random
@@ -18,7 +18,7 @@ SPLITS = ("stsb_train", "stsb_dev", "stsb", "sickr_train", "sickr_dev", "sickr")
 
 
 def sentences(folder: Path | None = None) -> list[str]:
-    """Return all 89,192 lines in one shuffled order, always the same, so that a first part of them is a sample."""
+    """Return all 89,192 lines in a fixed shuffled order, so that the first n of them are a random sample."""
     root = locate_senteval(folder)
     texts = [*chain.from_iterable(_of_year(task, root) for task in PAIRS)]
     for split in SPLITS:

@@ -1,4 +1,4 @@
-"""Synthetic sentences of known similarity: what `quickstart` trains and scores on, with no data and no network.
+"""Synthetic sentences of known similarity, on which `quickstart` trains and scores without data or network.
 
 A meaning is an actor, an action, an object and, optionally, a place, a time and a manner. Each of these slots holds an
 atom; atoms lie in categories and have several surface forms each ("bought", "purchased", "acquired"). A sentence is a
@@ -8,14 +8,14 @@ similarity of two meanings, in [0, 5], is
     5 * sum(w[s] * m[s]) / sum(w[s])   over the slots s that at least one of the two fills,
 
 with m = 1 for the same atom, `NEAR` for two atoms of one category, 0 otherwise, and the weights w in `WEIGHTS`. The
-wording has no part in it: a paraphrase scores 5, while one other word for the actor loses up to half of the score.
+wording does not count: a paraphrase scores 5, while another actor costs up to half of the score.
 
 Scores on this grammar can show that training, selection, scoring, tracking and tables work end to end, and that
 training changes similarity in the right direction. They cannot show anything about English, about the papers' claims
-or about BERT. The weights, the frames and the mix of pairs were chosen so that the bundled backbone starts
-between chance and solved and the first steps of a plain contrastive run improve on it (the scores of these very test
-pairs were looked at for that); so an improvement here is no evidence for a method, and methods are not to be ranked.
-The gain comes within about 100 steps of 64 sentences and is mostly gone by 256: checkpoints need selection on dev.
+or about BERT. The weights, the frames and the mix of pairs were chosen, by looking at the scores of these very test
+pairs, so that the bundled backbone starts between chance and solved and the first steps of a plain contrastive run
+improve it. So an improvement here is no evidence for a method, and methods must not be ranked by it. The gain comes
+within about 100 steps of 64 sentences and is mostly gone by 256: checkpoints need selection on dev.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from random import Random
 from typing import NamedTuple
 from zlib import crc32
 
-# What contrastive training changes most weighs most: the actor, next to [CLS], then the object, with its many atoms.
+# What contrastive training changes most has most weight: the actor, next to [CLS], then the object, with many atoms.
 WEIGHTS = {"actor": 3.0, "action": 1.0, "object": 2.0, "place": 0.75, "time": 1.0, "manner": 0.5}
 NEAR = 0.2
 TRIPLES = "synthetic_triples"  # the name of the corpus with the columns text, positive and negative
@@ -105,7 +105,7 @@ _TAKES = {
 }
 
 # "{a}" actor, "{v}" past tense, "{p}" participle, "{o}" object, "{x}" the adjuncts that are not fronted, "{f}" the
-# fronted one. Tense and determiners say nothing of the meaning. The passive is rare, as it is in running text.
+# fronted one. Tense and determiners do not change the meaning. The passive is rare, as it is in running text.
 _ACTIVE = ("{f}{a} {v} {o}{x}", "{f}{a} has {p} {o}{x}", "{f}{a} had {p} {o}{x}")
 _FRAMES = _ACTIVE * 3 + ("{f}{o} was {p} by {a}{x}",)
 _DETERMINERS = ("a", "the", "this", "one")
@@ -172,12 +172,12 @@ def draw_meaning(rng: Random) -> Meaning:
 
 
 def _any_atom(slot: str, rng: Random) -> str:
-    """Draw a random atom of the slot, each category being as likely."""
+    """Draw a random atom of the slot; all categories are equally likely."""
     return rng.choice(rng.choice(_ROWS[slot]))
 
 
 def edit(meaning: Meaning, slot: str, *, rng: Random, far: bool) -> Meaning:
-    """Change one slot of a meaning: within its category (near), or to another category or none (far)."""
+    """Change one slot of a meaning: within its category (near), to another or none (far); fill an empty one."""
     old = getattr(meaning, slot)
     if old is None:
         return meaning._replace(**{slot: _any_atom(slot, rng)})
@@ -187,13 +187,13 @@ def edit(meaning: Meaning, slot: str, *, rng: Random, far: bool) -> Meaning:
     if slot in OPTIONAL and rng.random() < 0.3:
         return meaning._replace(**{slot: None})  # ty: ignore[invalid-argument-type]
     others = [name for name in _MEMBERS[slot] if name != home]
-    # If an action takes only one kind of object, no other category suits it: any is used, odd as it reads.
+    # If an action takes only one kind of object, no other category suits it. Any is used, even if that reads oddly.
     suited = [name for name in others if _suits(meaning, slot, name)] or others
     return meaning._replace(**{slot: rng.choice(_MEMBERS[slot][rng.choice(suited)])})
 
 
 def _suits(meaning: Meaning, slot: str, category: str) -> bool:
-    """Whether an atom of the category can stand in the slot beside the meaning's action or object."""
+    """Whether an atom of the category suits the meaning's action or object if it fills the slot."""
     if slot == "action":
         return category in _SUITED[_CATEGORY_OF["object"][meaning.object]]
     return slot != "object" or _CATEGORY_OF["action"][meaning.action] in _SUITED[category]
@@ -201,13 +201,13 @@ def _suits(meaning: Meaning, slot: str, category: str) -> bool:
 
 def _draw_style(rng: Random) -> _Style:
     """Draw a random wording."""
-    forms = tuple(rng.choices(range(6), k=len(WEIGHTS)))  # 6: two and three forms are then equally likely each
+    forms = tuple(rng.choices(range(6), k=len(WEIGHTS)))  # 6 = 2 * 3, so an atom's forms are equally likely
     front = rng.choice((None, None, "place", "time"))
     return _Style(forms, rng.randrange(len(_FRAMES)), front, (rng.choice(_DETERMINERS), rng.choice(_DETERMINERS)))
 
 
 def _restyle(style: _Style, rng: Random) -> _Style:
-    """Return the wording with other function words: the forms and the fronted slot stay."""
+    """Redraw the frame and the determiners; the forms and the fronted slot stay."""
     return _draw_style(rng)._replace(forms=style.forms, front=style.front)
 
 
@@ -258,8 +258,8 @@ def _train_sentence(rng: Random) -> str:
 def triples(n: int, seed: int = 0) -> list[tuple[str, str, str]]:
     """Return the first n training examples of a seed: a sentence, a paraphrase of it, and a hard negative.
 
-    The paraphrase has the same meaning in another wording; the hard negative has the sentence's words but in one or two
-    slots, so that by its words it would be the nearer one. All are in the training split.
+    The paraphrase has the same meaning in another wording. The hard negative has the sentence's words except in one or
+    two slots, so by its words it would be nearer than the paraphrase. All are in the training split.
     """
     rng = Random(f"synthetic triples {seed}")
     return [_train_triple(rng) for _ in range(n)]
@@ -278,7 +278,7 @@ def _train_triple(rng: Random) -> tuple[str, str, str]:
 
 
 def _draw_edits(rng: Random, counts: tuple[int, ...]) -> tuple[Meaning, Meaning]:
-    """Draw a meaning and edit it in some of its slots, near or far: as many as one of the counts."""
+    """Draw a meaning and edit some of its slots, near or far; their number is drawn from `counts`."""
     meaning = other = draw_meaning(rng)
     for slot in rng.sample(tuple(WEIGHTS), rng.choice(counts)):
         other = edit(other, slot, rng=rng, far=rng.random() < 0.6)
@@ -292,8 +292,8 @@ def _draw_unrelated(rng: Random) -> tuple[Meaning, Meaning]:
     return meaning, other._replace(**{slot: getattr(meaning, slot) for slot in shared})
 
 
-# Part: its meanings, and the second wording from the first. Edits keep the forms, so that words overlap where meanings
-# differ; paraphrases draw new ones, so that words differ where meanings agree.
+# By part: how to draw two meanings, and how to get the second wording from the first. Edits keep the forms, so that
+# words overlap where meanings differ; paraphrases draw new ones, so that words differ where meanings agree.
 PARTS: dict[str, tuple[Callable[[Random], tuple[Meaning, Meaning]], Callable[[_Style, Random], _Style]]] = {
     "paraphrases": (lambda rng: _draw_edits(rng, (0, 0, 1, 2, 3, 4)), lambda style, rng: _draw_style(rng)),
     "edits": (lambda rng: _draw_edits(rng, (1, 1, 2, 3, 4)), _restyle),

@@ -1,6 +1,6 @@
-"""Read files of one's own as tables: .txt, .tsv, .csv, .jsonl or .parquet; all but the last may be packed (.gz, .xz).
+"""Read the user's own files as tables: .txt, .tsv, .csv or .jsonl, all possibly packed (.gz, .xz), or .parquet.
 
-Nothing is guessed about a cell: "NA", "1_0" and "007" stay what the file says. Errors name the file and the line.
+No cell is interpreted: "NA", "1_0" and "007" stay as they are in the file. Errors name the file and the line.
 """
 
 import csv
@@ -18,7 +18,7 @@ FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".parquet")
 PACKED = (".gz", ".xz")
 MOST_CHARACTERS = 1_000_000  # of a text: a tokenizer takes 160 bytes of memory for each
 Row = tuple[int, Sequence[Any]]  # its number in the file, and its cells
-# Names of columns by which a header is known, in lower case and with "_" for blanks and hyphens.
+# Column names that identify a header, in lower case and with "_" for blanks and hyphens.
 TEXTS = ("text", "texts", "sentence", "sentences", "line")
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -43,13 +43,13 @@ HEADER_NAMES = frozenset((*TEXTS, *(name for pair in PAIRS for name in pair), *N
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a file that are not blank, its columns' names if it has a header, and how it was read."""
+    """A file's rows without blank ones, the names of its columns if it has a header, and how it was read."""
 
     path: Path
     header: tuple[str, ...]
     rows: Sequence[Row]
     blank: int
-    how: str = ""  # what was decided to read it
+    how: str = ""  # what was decided in reading it
     unit: str = "line"
 
     def place(self, number: int) -> str:
@@ -57,7 +57,7 @@ class Table:
         return f"{self.path}, {self.unit} {number}"
 
     def text(self, row: Row, place: int) -> str:
-        """Return the text in a cell, without blanks at its ends; refuse another kind of value."""
+        """Return the text in a cell, stripped; refuse a value that is not a text."""
         number, cells = row
         value = "" if cells[place] is None else cells[place]
         if not isinstance(value, str):
@@ -66,7 +66,7 @@ class Table:
         return value.strip()
 
     def summary(self, what: str, columns: Sequence[str], used: Sequence[Hashable], incomplete: int = 0) -> str:
-        """Return a line about what was read: of which columns, how, and what occurs twice or was left out."""
+        """Return a one-line summary of what was read: the columns, how, duplicates, and what was left out."""
         names = [self.header[place] for place in self.pick(columns)] if self.header else []
         how = [f"column{'s' * (len(names) > 1)} {', '.join(names)}"] if names else []
         left_out = {f"blank {self.unit}": self.blank, "incomplete row": incomplete}
@@ -82,11 +82,11 @@ class Table:
         return [pair for names in PAIRS for pair in product(*(self.matching([name]) for name in names))]
 
     def matching(self, names: Iterable[str]) -> list[str]:
-        """Return the header's columns that have one of these names, as HEADER_NAMES has them."""
+        """Return the header's columns whose `normal` name is one of these."""
         return [column for name in names for column in self.header if normal(column) == name]
 
     def pick(self, columns: Sequence[str]) -> tuple[int, ...]:
-        """Return the places of different columns, which are given by name or, from 1, by number."""
+        """Return the indices of columns given by name, or by number from 1; refuse the same column twice."""
         places = tuple(self._place_of(column) for column in columns)
         if len(set(places)) < len(places):
             raise ValueError(f"{self.path}: expected different columns, got {', '.join(columns)}")
@@ -106,14 +106,14 @@ class Table:
 
 
 def normal(name: str) -> str:
-    """Return a column's name as HEADER_NAMES would have it."""
+    """Return a column's name in the form of HEADER_NAMES."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
 def summary(
     path: Path, what: str, used: Sequence[Hashable], left_out: Mapping[str, int], how: Sequence[str] = ()
 ) -> str:
-    """Return a line about what was read of a file: how, how many of it occur twice, and what was left out."""
+    """Return a one-line summary of what was read of a file: how, the number of duplicates, and what was left out."""
     counts = {"duplicate": (len(used) - len(set(used)), "kept")}
     counts |= {noun: (count, "left out") for noun, count in left_out.items()}
     parts = [f"{count:,} {noun}{'s' if count > 1 else ''} {fate}" for noun, (count, fate) in counts.items() if count]
@@ -121,7 +121,7 @@ def summary(
 
 
 def format_of(path: Path) -> str:
-    """Return one of FORMATS by a file's extension, in any case; without one a file is a .txt."""
+    """Return a file's format, one of FORMATS, by its extension, ignoring case; a file without one is a .txt."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
@@ -169,7 +169,7 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Table:
 
 
 def check_first(path: Path, line: str) -> None:
-    """Refuse a first line without columns that is a header of columns, or an object of JSON."""
+    """Refuse a first line, read as one text, that looks like a header of several columns or like a JSON object."""
     names = re.split(r"[,;|\t]", line)
     named = all(re.fullmatch(r'"?[\w-]+"?', name) for name in names)
     if len(names) > 1 and named and HEADER_NAMES & {normal(name.strip('"')) for name in names}:
@@ -181,7 +181,7 @@ def check_first(path: Path, line: str) -> None:
 
 
 def checked_lines(path: Path) -> list[str]:
-    """Return a text's lines; refuse those of `check_text`, and lines that end as on old Macs."""
+    """Return a file's lines; refuse what `check_text` refuses, and lines that end in "\\r" as on old Macs."""
     lines = read_lines(path)
     if len(lines) == 1 and "\r" in lines[0]:
         raise ValueError(f'{path}: a single line with carriage returns in it; convert them to line feeds ("\\n")')
@@ -191,7 +191,7 @@ def checked_lines(path: Path) -> list[str]:
 
 
 def check_text(text: str, place: str) -> None:
-    """Refuse a NUL, which UTF-16 read as UTF-8 has, and more than MOST_CHARACTERS."""
+    """Refuse a text with a NUL, which UTF-16 read as UTF-8 has, or with more than MOST_CHARACTERS."""
     if "\0" in text:
         raise ValueError(f"{place}: expected UTF-8, got a NUL character (is it UTF-16?); convert the file")
     if len(text) > MOST_CHARACTERS:
@@ -199,7 +199,7 @@ def check_text(text: str, place: str) -> None:
 
 
 def _by_commas(lines: Sequence[str], delimiter: str = ",") -> Iterator[Row]:
-    """Yield rows by csv's rules, which are strict: nothing may follow a closing quote. A quoted cell may have lines."""
+    """Yield rows by csv's strict rules: nothing may follow a closing quote. A quoted cell may span lines."""
     csv.field_size_limit(MOST_CHARACTERS)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     while True:
@@ -213,9 +213,10 @@ def _by_commas(lines: Sequence[str], delimiter: str = ",") -> Iterator[Row]:
 
 
 def _by_tabs(path: Path, lines: Sequence[str]) -> tuple[Sequence[Row], str]:
-    """Return a tab-separated file's rows, by csv's rules if the whole file obeys them, else with quotes as they are.
+    """Return a tab-separated file's rows, and how its quotes were read: by csv's rules if the whole file obeys them.
 
-    A file that obeys them only by chance, with a cell over several lines each of which has all columns, is not quoted.
+    Otherwise they are kept. They are also kept if the file obeys the rules only by chance: a quoted cell would span
+    several lines, yet each line has all columns.
     """
     plain: list[Row] = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
     if '"' not in "".join(lines):
@@ -264,7 +265,7 @@ def _read_parquet(path: Path) -> Table:
     import pyarrow.parquet as pq  # lazy: slow import
 
     try:
-        table = pq.ParquetFile(path).read()  # of this file alone: `read_table` adds columns by its folders' names
+        table = pq.ParquetFile(path).read()  # not `read_table`, which adds columns by the names of folders
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: not a .parquet file, or damaged ({error}); copy it again") from error
     rows = list(enumerate(zip(*(column.to_pylist() for column in table.columns), strict=True), 1))
