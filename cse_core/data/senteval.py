@@ -47,7 +47,7 @@ PARTS = {
 
 
 class Layout(NamedTuple):
-    """A file of one pair a line: columns of sentences and score, header rows, lowest score, number of pairs."""
+    """A file of one pair per line: columns of sentences and score, header rows, lowest score, number of pairs."""
 
     file: str
     columns: tuple[int, int, int]
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """A file of labelled sentences and how many of each label it has. The binary sets have one label a file."""
+    """A file of labelled sentences and how many of each label it has. The binary sets have one label per file."""
 
     file: str
     split: str

@@ -12,10 +12,10 @@ wording does not count: a paraphrase scores 5, while another actor costs up to h
 
 Scores on this grammar can show that training, selection, scoring, tracking and tables work end to end, and that
 training changes similarity in the right direction. They cannot show anything about English, about the papers' claims
-or about BERT. The weights, the frames and the mix of pairs were chosen, by looking at the scores of these very test
-pairs, so that the bundled backbone starts between chance and solved and the first steps of a plain contrastive run
-improve it. So an improvement here is no evidence for a method, and methods must not be ranked by it. The gain comes
-within about 100 steps of 64 sentences and is mostly gone by 256: checkpoints need selection on dev.
+or about BERT. The weights, the frames and the mix of pairs were chosen by looking at the scores of these very test
+pairs: the bundled backbone starts between chance and solved, and the first steps of a plain contrastive run improve it.
+So an improvement here is no evidence for a method, and methods must not be ranked by it. The gain comes within about
+100 steps of 64 sentences and is mostly gone by 256: checkpoints need selection on dev.
 """
 
 from collections.abc import Callable
