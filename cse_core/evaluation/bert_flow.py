@@ -1,19 +1,19 @@
 """BERT-flow (Li et al., EMNLP 2020): sentence vectors made Gaussian by an invertible map, fitted without labels.
 
-A Glow (Kingma and Dhariwal, NeurIPS 2018) over d channels. The latent z = f(u) of a vector u is what cosines are taken
-of; f is fitted by maximum likelihood of u under z ~ N(0, I) (Sec. 3.2, Eq. 4):
+The map f is a Glow (Kingma and Dhariwal, NeurIPS 2018) over d channels. Cosines are taken of the latents z = f(u) of
+vectors u. f is fitted by maximum likelihood of u under z ~ N(0, I) (Sec. 3.2, Eq. 4):
     log p(u) = log N(f(u); 0, I) + log |det df(u)/du|.
 
-The paper's: Glow's steps with additive coupling (Eqs. 5-8), 2 levels of depth 3, coupling width 32 (Table 7), a
+From the paper: Glow's steps with additive coupling (Eqs. 5-8), 2 levels of depth 3, coupling width 32 (Table 7), a
 standard Gaussian for all of z, Adam at 1e-3 for 1 epoch over the target's sentences, the encoder fixed (App. B).
 From the authors' code, bohanli/BERT-flow: which half is shifted and which factored out, initialisation of the
-activation normalisation on the first minibatch, 64 vectors a step (32 pairs).
-Inferred: the shift net as three linear layers with torch's initialisation (the paper names a 3-layer CNN, which on
-one position is linear layers; the code normalises the activations inside it), unequal halves of odd widths, no weight
-decay and no clipping of gradients (the code has 0.01 and 1), log-scales without Glow's factor 3.
+activation normalisation on the first minibatch, 64 vectors per step (32 pairs).
+Inferred: the shift net is three linear layers with torch's initialisation. (The paper names a 3-layer CNN, which on one
+position is linear layers; the code normalises the activations inside it.) Odd widths have unequal halves. There is no
+weight decay and no clipping of gradients (the code has 0.01 and 1). Log-scales are without Glow's factor 3.
 
-Between activation normalisation and coupling is a fixed random permutation, which the paper uses instead of Glow's
-learnt linear map "to avoid numerical errors" (the code's is the reversal of the channels).
+A fixed random permutation lies between activation normalisation and coupling. The paper uses it instead of Glow's
+learnt linear map "to avoid numerical errors" (the authors' code reverses the channels).
 """
 
 import math
@@ -86,10 +86,10 @@ class AdditiveCoupling(nn.Module):
 
 
 class Flow(nn.Module):
-    """A Glow: `levels` times `depth` steps, and after each level but the last half of its channels is factored out.
+    """A Glow: `levels` times `depth` steps; after each level except the last, half of its channels is factored out.
 
-    A step is activation normalisation, permutation and additive coupling. A new flow is a permutation: the
-    normalisations wait for `initialise`. A width that is odd leaves the larger half in the flow.
+    A step is activation normalisation, permutation and additive coupling. A new flow only permutes channels, until
+    `initialise` sets the normalisations. If a width is odd, the larger half stays in the flow.
     """
 
     levels: Any  # a ModuleList of each level's ModuleList
@@ -122,7 +122,7 @@ class Flow(nn.Module):
             self.levels.append(nn.ModuleList(layer for step in steps for layer in step))
 
     def forward(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, ""]]:
-        """Return z, its parts in the order in which they are factored out, and log |det dz/dx|, equal for every x."""
+        """Return z, its parts in the order of factoring out, and log |det dz/dx|, which is the same for every x."""
         return self._forward(x, initialise=False)
 
     @torch.no_grad()
@@ -162,8 +162,8 @@ def fit_flow(
 ) -> Flow:
     """Fit a flow to n vectors by maximum likelihood, in float32 on their device: Adam over shuffled minibatches.
 
-    Needs more vectors than dimensions: the covariance of fewer is singular, and their likelihood has no maximum. The
-    same vectors and seed give the same flow. Its parameters are frozen.
+    It needs more vectors than dimensions: otherwise their covariance is singular, and the likelihood has no maximum.
+    The same vectors and seed give the same flow. Its parameters are frozen.
     """
     n, d = vectors.shape
     if n <= d:

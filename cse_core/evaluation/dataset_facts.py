@@ -15,7 +15,7 @@ from cse_core.evaluation.transfer import SPLITS
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics.correlation import correlations
 
-VERSION = 1  # a column of every score: bump with any change that could move one
+VERSION = 1  # recorded with every score: bump with any change that could move one
 SHORTEST = 4  # words, so that each half has two
 
 # RankCSE, Tables 1 and 12: a query, and its targets with their human labels.
@@ -77,7 +77,7 @@ class Sizes(BaseTask):
 
     @classmethod
     def of(cls, *names: str) -> "Sizes":
-        """Make the task of a transfer task, or of an STS set by the names of its splits."""
+        """Make the task for a transfer set, or for an STS set given by the names of its splits."""
         if names[0] in TRANSFER:
             return cls(read_sets=names, metrics=SPLITS.get(names[0], ("train",)))
         return cls(read_sets=names, metrics=tuple(map(_split_name, names)))
@@ -99,12 +99,12 @@ def _split_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Gold(BaseTask):
-    """Gold scores over 5, the share of similar pairs, and the number of pairs shared with STS-B's dev and train sets.
+    """Gold scores / 5, the share of similar pairs, and the number of pairs shared with STS-B's dev and train sets.
 
     `similar`: gold / 5 of at least 0.67 (RankEncoder, A.3 and Fig. 9; SICK-R's scores, 1 to 5, are divided by 5 too).
-    `shared_dev`: the number of pairs that are, after normalisation and in either order, also in STS-B dev;
-    `.same_gold`: those with the same score; `.other_way`: the number of pairs of STS-B dev that are in this set, which
-    differs where a set has a pair twice. `shared_train`: the same for STS-B train.
+    `shared_dev`: the number of pairs that are, after normalisation and in either order, also in STS-B dev.
+    `.same_gold`: those of them with the same score. `.other_way`: the number of STS-B dev's pairs that are in this set,
+    which differs if a set has a pair twice. `shared_train`: the same for STS-B train.
     """
 
     version: ClassVar[int] = VERSION
@@ -125,7 +125,7 @@ class Gold(BaseTask):
 
 
 def count_shared(dataset: EvalDataset, other: EvalDataset) -> dict[str, int]:
-    """Count a dataset's pairs that are in the other (""), with the same gold, and the other's that are in this one."""
+    """Count the pairs also in the other dataset (""), those with the same gold, and the other's pairs in this one."""
     pairs, other_pairs = unordered_pairs(dataset), unordered_pairs(other)
     other_scores: dict[frozenset[str], set[float]] = {}
     for pair, score in zip(other_pairs, other.table["score"][:], strict=True):
@@ -148,7 +148,7 @@ class Example(BaseTask):
 
     @classmethod
     def of(cls, query: str, targets: Mapping[str, float]) -> "Example":
-        """Make the task of a query and its targets' labels."""
+        """Make the task for a query and its targets with their labels."""
         return cls(sentences=(query, *targets), human=tuple(targets.values()))
 
     def __post_init__(self) -> None:
@@ -183,7 +183,7 @@ class Halves(BaseTask):
     metrics: ClassVar[tuple[str, ...]] = ("imbalance", "left")
 
     def check(self, name: str, scorer: Scorer) -> None:
-        """Refuse all but plain cosine: rank vectors don't fit into memory, and a fit would be on the halves."""
+        """Refuse all but plain cosine: rank vectors don't fit into memory, and a map would be fitted to the halves."""
         if not isinstance(scorer, Cosine):
             raise ValueError(f"{name}: halves require an encoder's own vectors, got the scorer {scorer}")
 

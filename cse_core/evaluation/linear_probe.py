@@ -1,13 +1,13 @@
-"""Many linear classifiers trained side by side, each exactly as SentEval's PyTorch classifier trains one.
+"""Many linear classifiers trained in one batch, each exactly as SentEval's PyTorch classifier trains one.
 
-Problems differ in rows and weight decays; they share initial weights and permutations, as each starts from the same
-seed. Axes: f problems, k weight decays, c classes, d1 features and a column of ones, whose weight is the bias.
+Problems differ in rows and weight decays. They share initial weights and permutations, as each starts from the same
+seed. Axes: f problems, k weight decays, c classes, d1 = d + 1 features, the last of ones, whose weight is the bias.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
@@ -19,14 +19,14 @@ from torch import Tensor, nn
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decays; the bias decays too
 HELD_OUT = 0.05
 MAX_PASSES = 200
-CHUNK = 16  # problems; with more a step no longer fits the cache
+CHUNK = 16  # problems; with more, a step no longer fits into the cache
 
 
 @dataclass(frozen=True)
 class Setting:
     """SentEval's parameters: training in rounds of `passes` over the data.
 
-    Training ends with the first round that fails to improve after `tenacity` (SentEval's patience) failures in all.
+    Training ends when a round fails to improve and `tenacity` (SentEval's name for patience) rounds failed before it.
     """
 
     folds: int
@@ -67,7 +67,7 @@ def fit(
 ) -> list[Fitted]:
     """Fit every problem's classifiers; return them in order. `progress` gets the number of problems just done.
 
-    Chunks of problems run in as many threads as torch may use, each step of a chunk on one of them.
+    Chunks of problems run in parallel, in as many threads as torch may use; each chunk runs in a single thread.
     """
     x1 = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
     start = _initial_weights(x.shape[1], int(y.max()) + 1, seed)
@@ -83,7 +83,7 @@ def fit(
                 results |= zip(running[done], done.result(), strict=True)
                 progress(len(running[done]))
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # else an error or Ctrl-C waits for chunks not yet begun
+            pool.shutdown(wait=False, cancel_futures=True)  # otherwise an error or Ctrl-C waits for queued chunks
     return [results[i] for i in range(len(problems))]
 
 
@@ -95,7 +95,7 @@ def _initial_weights(width: int, classes: int, seed: int) -> Float[Tensor, "c d1
 
 
 def _chunks(problems: Sequence[Problem]) -> list[list[int]]:
-    """Chunk the indices of problems with equally many rows, which draw the same permutations; long ones first."""
+    """Group the indices of problems with equally many rows, which draw the same permutations; most rows first."""
 
     def shape(i: int) -> tuple[int, bool, int]:
         return len(problems[i].rows), problems[i].stop is None, len(problems[i].l2)
@@ -126,7 +126,7 @@ def _train_chunk(
     seed: int,
 ) -> list[Fitted]:
     """Train in rounds until no classifier is left; problems whose classifiers have all stopped leave the batch."""
-    stream = np.random.RandomState(seed)  # what numpy.random.seed(seed) starts
+    stream = np.random.RandomState(seed)  # the stream that numpy.random.seed(seed) starts
     rows, stop = _split_rows(problems, stream)
     state = _State.of(start, rows, stop, [problem.l2 for problem in problems], setting)
     results: dict[int, Fitted] = {}
@@ -171,7 +171,7 @@ class _State:
     active: Bool[Tensor, "f k"]
     first: Float[Tensor, "f c k d1"] | None
     second: Float[Tensor, "f c k d1"]
-    steps: int = field(default=0)
+    steps: int = 0
 
     @classmethod
     def of(
@@ -247,7 +247,7 @@ def _count_correct(state: _State, x1: Float[Tensor, "n d1"], y: Int[Tensor, " n"
 
 
 def _update_best(state: _State, correct: Int[Tensor, "f k"], tenacity: int) -> None:
-    """Store weights that improved; stop classifiers that did not and have failed `tenacity` times before."""
+    """Store weights that improved; stop classifiers that did not and had failed `tenacity` times before."""
     better = state.active & (correct > state.best)
     worse = state.active & ~better
     state.best = torch.where(better, correct, state.best)

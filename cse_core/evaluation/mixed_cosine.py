@@ -1,4 +1,4 @@
-"""The scorer that mixes two encoders' cosines, as RankCSE mixes its teachers: how good is a mix of teachers itself?"""
+"""A scorer that mixes the cosines of two encoders as RankCSE mixes its teachers, to measure the mix itself."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from cse_core.run import Pretrained
 
 @dataclass(frozen=True, kw_only=True)
 class MixedCosine:
-    """The mean of the encoder's cosine and another's, which has the weight `share`; each has its own pooling."""
+    """The weighted mean of the encoder's cosine and that of `other`, with weight `share`; each has its own pooling."""
 
     other: Pretrained
     share: float = 0.5
@@ -36,7 +36,7 @@ class MixedCosine:
     def pair_scores(
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, PairScores]:
-        """See Scorer; a pair without a cosine by one of the two counts once for each."""
+        """See Scorer; a pair counts as undefined once for each of the two encoders that gives it no cosine."""
         first, second = (Cosine().pair_scores(each, tasks) for each in (encoder, self._other(encoder)))
         return {
             task: PairScores(
@@ -61,7 +61,7 @@ class MixedCosine:
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
-        """See Scorer: both directions side by side."""
+        """See Scorer: the unit vectors of both encoders, weighted and concatenated."""
         both = self.view(encoder).encode(sentences), self._other(encoder).encode(sentences)
         weights = 1 - self.share, self.share
         return torch.cat([weight**0.5 * F.normalize(x, dim=1) for x, weight in zip(both, weights, strict=True)], dim=1)

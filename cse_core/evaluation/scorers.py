@@ -1,4 +1,4 @@
-"""Scorers: how the vectors of an encoder become pair scores. A scorer's text names it in the record."""
+"""Scorers, which turn an encoder's vectors into pair scores. `str(scorer)` is a scorer's name in the record."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +32,11 @@ class Scorer(Protocol):
     """A frozen value that scores sentence pairs."""
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
-        """Return the encoder with the pooling of this scorer, which embeds everything with it, each text once."""
+        """Return the encoder with this scorer's pooling, with a cache so that each text is embedded once."""
         ...
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
-        """Return the sentences that it embeds besides the pairs: its corpus, if it has one."""
+        """Return the sentences that the scorer embeds besides the pairs: its corpus, if it has one."""
         ...
 
     def pair_scores(
@@ -54,7 +54,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class PairScores:
-    """A score a pair, and the number of pairs without a defined score, which count as 0."""
+    """One score per pair, and the number of pairs without a defined score, which count as 0."""
 
     scores: Float[np.ndarray, " n"]
     undefined: int = 0
@@ -104,8 +104,8 @@ class Cosine:
 class Ranked:
     """Spearman's rho of two sentences' rankings of a corpus, mixed with their cosine (RankEncoder, Eq. 7).
 
-    Eq. 7 has the weight 0.1; 1 is only rho (Eq. 2). Corpus sentences are drawn and cut as in training. The similarity
-    "centred" replaces rho by Pearson's r of the two sentences' cosines to the corpus.
+    The weight of rho is 0.1 in Eq. 7; with 1 the score is rho alone (Eq. 2). Corpus sentences are drawn and cut as in
+    training. The similarity "centred" replaces rho by Pearson's r of the two sentences' cosines to the corpus.
     """
 
     corpus: Corpus
@@ -151,7 +151,7 @@ class Ranked:
         return sample(self.corpus, self.size, self.seed, data)
 
     def _exact_rho(self, view: CachedEncoder, sides: Pairs, data: Path | None) -> Float[Tensor, " n"]:
-        """Return the similarity of each pair, once for each distinct one, where equal ids tie in the corpus too."""
+        """Return the similarity of each pair, computed once per distinct pair; equal ids also tie in the corpus."""
         vectors, rows = distinct_rows(view, sides)
         corpus, (places,) = distinct_rows(view, [self.texts(data)])
         pairs, place = torch.stack(rows, 1).sort(1).values.unique(dim=0, return_inverse=True)
@@ -174,7 +174,7 @@ class Ranked:
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
-        """See Scorer: rank vectors (with weight 1, RankEncoder's Table 2) and, with less, directions too."""
+        """See Scorer: rank vectors and unit vectors; with weight 1 only ranks count (RankEncoder's Table 2)."""
         x = self.view(encoder).encode(sentences)
         corpus = self.corpus_vectors(encoder, data=data)
         ranks = profile_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)
@@ -183,7 +183,7 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(ABC):
-    """Cosine of vectors after a map that is fitted to a corpus, or to the task's sentences, other splits included."""
+    """Cosine after a map that is fitted to a corpus or, without one, to the sentences in all splits of the task."""
 
     corpus: Corpus | None = None
 
@@ -193,7 +193,7 @@ class Fitted(ABC):
 
     @abstractmethod
     def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
-        """Return the map that is fitted to vectors."""
+        """Return a map fitted to these vectors."""
 
     def pair_scores(
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
@@ -215,7 +215,7 @@ class Fitted(ABC):
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
-        """See Scorer; without a corpus, fitted on the sentences themselves."""
+        """See Scorer; without a corpus, the map is fitted to the sentences themselves."""
         view = self.view(encoder)
         vectors = view.encode(sentences)
         return self.fit(view.encode(self.texts(data)) if self.corpus else vectors)(vectors)
@@ -223,7 +223,7 @@ class Fitted(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Whitened(Fitted):
-    """Cosine after BERT-whitening (Su et al., 2021): x -> (x - mean) U Lambda^-1/2, the leading `dims` directions.
+    """Cosine after BERT-whitening (Su et al., 2021): x -> (x - mean) U Lambda^-1/2, its first `dims` columns.
 
     Texts are cut to `longest` tokens.
     """

@@ -1,7 +1,6 @@
-"""Tasks about the space that an encoder embeds in: its geometry, projections, densities, positives."""
+"""Tasks about an encoder's embedding space: geometry, projections, densities, positives."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from cse_core.method import Tokens
 from cse_core.metrics import geometry, sphere
 from cse_core.models.encoder import Encoder
 
-MAX_RANKS = 30_000_000  # numbers of rank vectors in memory: with the copies that geometry makes, 2 GiB
+MAX_RANKS = 30_000_000  # numbers in all rank vectors: 2 GiB with the copies that geometry makes
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,13 @@ class GeometryTask(BaseTask):
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task; the rows are pairs."""
         pairs = inputs.pairs(self.pair_sets)
-        distinct, vectors = _distinct_vectors(name, inputs, pairs)
+        distinct = _distinct(pairs)
+        vectors = _vectors(name, inputs, distinct)
         rows = {sentence: i for i, sentence in enumerate(distinct)}
         x, y = (vectors[[rows[s] for s in side]] for side in (pairs.first, pairs.second))
         metrics = geometry.summary(x, y, pairs.gold, pairs.first, pairs.second)
-        exact = inputs.encoder.by_ids
         arrays = {
-            "cosines": pair_cosines(x, y, exact=exact)[0].astype(np.float32),
+            "cosines": pair_cosines(x, y, exact=inputs.encoder.by_ids)[0].astype(np.float32),
             "gold": pairs.gold.astype(np.float32),
         }
         return Outcome(metrics, len(pairs.gold), arrays)
@@ -49,30 +48,27 @@ class GeometryTask(BaseTask):
 
 @dataclass(frozen=True)
 class SentenceSample(BaseTask):
-    """All distinct sentences of the pairs or, drawn with a seed, `size` of them."""
+    """Base of tasks on the distinct sentences of pairs: on all of them, or on `size` of them drawn with a seed."""
 
     size: int | None = None
     seed: int = 42
 
     def sample(self, name: str, inputs: Inputs) -> tuple[list[str], Float[Tensor, "n d"]]:
         """Return the sentences, in the order of the pairs, and their vectors."""
-        return _distinct_vectors(name, inputs, inputs.pairs(self.pair_sets), self._draw)
-
-    def _draw(self, name: str, distinct: list[str]) -> list[str]:
-        """Draw sentences, in the order of the pairs."""
-        if self.size is None:
-            return distinct
-        if self.size > len(distinct):
-            raise ValueError(f"{name}: expected at least {self.size:,} distinct sentences, got {len(distinct):,}")
-        return [distinct[i] for i in sorted(random.Random(self.seed).sample(range(len(distinct)), self.size))]
+        texts = _distinct(inputs.pairs(self.pair_sets))
+        if self.size is not None:
+            if self.size > len(texts):
+                raise ValueError(f"{name}: expected at least {self.size:,} distinct sentences, got {len(texts):,}")
+            texts = [texts[i] for i in sorted(random.Random(self.seed).sample(range(len(texts)), self.size))]
+        return texts, _vectors(name, inputs, texts)
 
 
 @dataclass(frozen=True)
 class Projection(SentenceSample):
-    """Two coordinates a sentence (UMAP), its number of words (CompCSE, Fig. 5), and the projection's trustworthiness.
+    """Each sentence's UMAP coordinates and number of words (CompCSE, Fig. 5), and the projection's trustworthiness.
 
-    RankEncoder's Fig. 7 has a sample of 1,000. `first`, `second` and `gold` describe the pairs with both sentences
-    drawn: rows of the coordinates, and the gold score. UMAP keeps neighbours, not densities: see Density.
+    RankEncoder's Fig. 7 has a sample of 1,000. For each pair with both sentences drawn, `first` and `second` are their
+    rows in the coordinates, and `gold` is the gold score. UMAP keeps neighbours, not densities: see Density.
     """
 
     version: ClassVar[int] = geometry.VERSION
@@ -100,10 +96,10 @@ class Projection(SentenceSample):
 
 @dataclass(frozen=True)
 class Density(SentenceSample):
-    """How densely sentences lie on the sphere, where a figure is about uniformity (sphere.py).
+    """How densely sentences lie on the sphere, for figures about uniformity (sphere.py).
 
-    Stored are the log density at each sentence, in the order of a Projection of the same sample, and the number of
-    pairs in each bin of cosines: uniformity is a mean over either of them.
+    It stores the log density at each sentence, in the order of a Projection of the same sample, and the number of pairs
+    in each bin of cosines. Uniformity is the log of a mean over either of them.
     """
 
     version: ClassVar[int] = sphere.VERSION
@@ -130,9 +126,9 @@ class Density(SentenceSample):
 class Positives(SentenceSample):
     """How far apart the positives of one sentence are, by what makes them differ (WhitenedCSE, Fig. 1 d).
 
-    A batch of sentences, each with `copies` vectors: "dropout", of a training pass each; "whitened", of one training
-    pass, whitened with permutations of their own in groups of `channels` channels; "both", of a pass each, whitened.
-    They are compared before the head, which no checkpoint has. Stored are coordinates in the plane of largest variance.
+    Each sentence of a batch gets `copies` vectors: of separate training passes ("dropout"); of one training pass,
+    whitened with separate permutations in groups of `channels` channels ("whitened"); of separate passes, whitened so
+    ("both"). No head is applied, as no checkpoint has one. Stored are coordinates in the plane of largest variance.
     """
 
     version: ClassVar[int] = sphere.VERSION
@@ -190,22 +186,21 @@ class SimilarityMatrixTask(BaseTask):
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """See Task."""
-        matrix = cosine_matrix(*[check_nonzero(name, inputs.vectors(self.sentences), self.sentences)] * 2)
+        vectors = check_nonzero(name, inputs.vectors(self.sentences), self.sentences)
+        matrix = cosine_matrix(vectors, vectors)
         others = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
         return Outcome({"cosine.mean": float(others.mean())}, len(matrix), {"cosines": matrix.numpy()})
 
 
-def _distinct_vectors(
-    name: str,
-    inputs: Inputs,
-    pairs: PairList,
-    draw: Callable[[str, list[str]], list[str]] = lambda name, distinct: distinct,
-) -> tuple[list[str], Float[Tensor, "n d"]]:
-    """Return the distinct sentences of pairs, or those drawn from them, and their vectors."""
-    distinct = draw(name, list(dict.fromkeys([*pairs.first, *pairs.second])))
-    if isinstance(inputs.scorer, Ranked) and len(distinct) * inputs.scorer.size > MAX_RANKS:
+def _distinct(pairs: PairList) -> list[str]:
+    return list(dict.fromkeys([*pairs.first, *pairs.second]))
+
+
+def _vectors(name: str, inputs: Inputs, sentences: list[str]) -> Float[Tensor, "n d"]:
+    """Return the sentences' vectors; refuse zero ones, and rank vectors that do not fit into memory."""
+    if isinstance(inputs.scorer, Ranked) and len(sentences) * inputs.scorer.size > MAX_RANKS:
         raise ValueError(
-            f"{name}: {len(distinct):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
+            f"{name}: {len(sentences):,} rank vectors of {inputs.scorer.size:,} numbers do not fit, at most "
             f"{MAX_RANKS:,} numbers do; use a smaller corpus"
         )
-    return distinct, check_nonzero(name, inputs.vectors(distinct), distinct)
+    return check_nonzero(name, inputs.vectors(sentences), sentences)

@@ -20,24 +20,24 @@ def normalise(sentence: str) -> str:
 
 
 def disjoint(evaluation: EvalDataset, others: Mapping[str, EvalDataset]) -> Rows:
-    """Return the rows of pairs that, normalised and in either order, are neither in STS-B's dev nor its train set.
+    """Return the rows of pairs that, normalised and in either order, are in neither STS-B's dev set nor its train set.
 
-    Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels. No
-    pair is left of STS14's deft-forum and deft-news and of STS15's answers-forums: `mean` and `wmean` leave them out.
+    Three of four dev pairs are test pairs of STS12 to STS16, so a checkpoint chosen on them has seen test labels. The
+    parts deft-forum and deft-news of STS14 and answers-forums of STS15 become empty: `mean` and `wmean` omit them.
     """
     seen = {pair for split in SEEN for pair in unordered_pairs(others[split])}
     return np.array([row for row, pair in enumerate(unordered_pairs(evaluation)) if pair not in seen], dtype=np.int64)
 
 
 def unordered_pairs(evaluation: EvalDataset) -> list[frozenset[str]]:
-    """Return each pair of normalised sentences, without their order."""
+    """Return each pair as the set of its normalised sentences."""
     table = evaluation.table
     sides = zip(table["sentence1"][:], table["sentence2"][:], strict=True)
     return [frozenset(map(normalise, pair)) for pair in sides]
 
 
 def gold_between(lowest: float, highest: float) -> Callable[[EvalDataset, Mapping[str, EvalDataset]], Rows]:
-    """Return a function to the rows whose gold / 5 is from `lowest` to below `highest` (RankEncoder, Fig. 5)."""
+    """Return a function that selects the rows with `lowest` <= gold / 5 < `highest` (RankEncoder, Fig. 5)."""
 
     def select_rows(evaluation: EvalDataset, others: Mapping[str, EvalDataset]) -> Rows:
         gold = np.asarray(evaluation.table["score"][:]) / 5

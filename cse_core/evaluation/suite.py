@@ -57,8 +57,9 @@ TASKS: dict[str, Task] = {
     **{f"{name}_gold": Gold(read_sets=(name, *SEEN)) for name in STS_TEST},
     **{f"examples_{name}": Example.of(*example) for name, example in EXAMPLES.items()},
 }
-# Tasks with scores in the project's record, computed as SentEval does: texts of equal ids are embedded apart, and equal
-# vectors have a cosine next to 1. All others, and own files, are by ids and exact. See docs/evaluations.md.
+# Tasks with scores in the project's record, computed as in SentEval: texts with equal token ids are embedded apart, and
+# equal vectors have a cosine next to 1. For all others, and the user's own files, equal ids have one vector and cosines
+# are exact. See docs/evaluations.md.
 RECORDED = frozenset(TASKS) - {
     *("sickr_dev", "stsb_dissimilar", "stsb_between", "stsb_geometry", *STS_TRAIN, *SYNTHETIC),
     *(f"{name}_test_groups" for name in SPLITS),
@@ -86,9 +87,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def expand_names(names: Iterable[str], columns: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the tasks of groups, single names and files (own_pairs.py), each once, in order.
+    """Return the names of the tasks of groups, single tasks and files (own_pairs.py), each once, in order.
 
-    A group comes before a task of its name, and both before a file. `columns` are those of the files.
+    A name is first looked up as a group, then as a task, then as a file. `columns` are those of the files.
     """
     named = {*GROUPS, *TASKS}
     given = (own_pairs.add(n, columns) if n not in named and own_pairs.is_file(n) else n for n in names)
@@ -101,13 +102,13 @@ def version(name: str) -> int:
 
 
 def complete(name: str, recorded_version: int, metrics: Collection[str], unrecorded: Collection[str] = ()) -> bool:
-    """Whether these are all metrics of a task's present version, apart from those that are never recorded."""
+    """Whether `metrics` has all metrics of the task's current version, except those that are never recorded."""
     task = find_task(name)
     return task is not None and recorded_version == task.version and set(task.metrics) - set(unrecorded) <= set(metrics)
 
 
 def find_task(name: str) -> Task | None:
-    """Return a task; also that of a user's own set, by the name that own_pairs.add returned."""
+    """Return a task by name, or None; a user's own set has the name that own_pairs.add returned."""
     return STSTask((name,)) if own_pairs.is_own(name) else TASKS.get(name)
 
 
@@ -151,9 +152,9 @@ def evaluate(
 ) -> Evaluated:
     """Score an encoder on tasks; a task that fails does not stop the others.
 
-    All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing; then
-    every distinct sentence of all tasks is embedded once: first those of recorded tasks, so that their bits do not
-    depend on other tasks. Tasks that only state facts of the sets embed nothing.
+    All sets and a scorer's corpus are read before anything is embedded, so that a damaged file costs nothing. Then
+    every distinct sentence of all tasks is embedded once. Those of recorded tasks come first, so that their bits do not
+    depend on other tasks. Tasks that only state facts about the sets embed nothing.
     """
     tasks = _look_up(names)
     check_scorer(scorer, tasks)
@@ -193,10 +194,10 @@ def _embed(
     data: Path | None,
     progress: Progress | None,
 ) -> dict[str, str]:
-    """Embed the texts of tasks; return why a task can't be scored, if it has a text whose vector is not finite."""
+    """Embed the texts of tasks; return, by name, why tasks fail: the vector of a text is not finite."""
     of_sets = {name: [s for side in _sides(sets[name]) for s in side] for name in _embedded(tasks.values())}
     if not of_sets and not any(task.sentences for task in tasks.values()):
-        return {}  # else a scorer's corpus would be embedded for nothing
+        return {}  # otherwise a scorer's corpus would be embedded for nothing
     texts = [s for of_set in of_sets.values() for s in of_set] + [s for task in tasks.values() for s in task.sentences]
     embedding = scorer.view(view)
     embedding.fill([*texts, *scorer.texts(data)], progress)

@@ -27,7 +27,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What evaluations compute from: sets by name, their pair scores, the scorer and its encoder."""
+    """What a task computes from: sets by name, their pair scores, the scorer and its encoder."""
 
     sets: Mapping[str, EvalDataset]
     scores: Mapping[str, PairScores]
@@ -74,7 +74,7 @@ class Task(Protocol):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of the metrics that it always has; an outcome may have more."""
+        """Names of the metrics in every outcome, which may have more."""
         ...
 
     @property
@@ -120,7 +120,7 @@ class BaseTask:
 
 
 def check_finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-    """Return the vectors of sentences; ValueError, with the task's name, if one is not finite."""
+    """Return the vectors of sentences; raise ValueError, with the task's name, if one is not finite."""
     bad = (~torch.isfinite(vectors)).any(1).nonzero()
     if len(bad):
         raise ValueError(f"{name}: the vector of {sentences[int(bad[0])]!r} is not finite")
@@ -128,7 +128,7 @@ def check_finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[s
 
 
 def check_nonzero(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-    """Return the vectors of sentences; ValueError, with the task's name, if one is zero or not finite."""
+    """Return the vectors of sentences; raise ValueError, with the task's name, if one is zero or not finite."""
     zero = (check_finite(name, vectors, sentences) == 0).all(1).nonzero()
     if len(zero):
         raise ValueError(f"{name}: the vector of {sentences[int(zero[0])]!r} is zero and has no direction")

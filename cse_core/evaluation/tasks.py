@@ -83,7 +83,7 @@ class TransferTask(BaseTask):
 
 @dataclass(frozen=True)
 class Neighbours(BaseTask):
-    """The number of a pair's 100 nearest corpus sentences that are shared (neighbours.py), in the scorer's corpus."""
+    """How many of the 100 nearest sentences in the scorer's corpus a pair's two sentences share (neighbours.py)."""
 
     version: ClassVar[int] = neighbours.VERSION
     metrics: ClassVar[tuple[str, ...]] = ("shared", "gain_trend")
@@ -94,7 +94,7 @@ class Neighbours(BaseTask):
             raise ValueError(f"{name}: neighbours require a corpus, which the scorer {scorer} lacks")
 
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
-        """See Task; cosines and the scorer's scores are stored with the shared numbers, for comparison by bins."""
+        """See Task; cosines and the scorer's scores are stored too, for comparison by bins."""
         pairs, scorer = inputs.pairs(self.pair_sets), cast(Ranked, inputs.scorer)
         corpus = scorer.corpus_vectors(inputs.encoder, data=inputs.data)
         x, y = (check_nonzero(name, inputs.encoder.encode(side), side) for side in (pairs.first, pairs.second))

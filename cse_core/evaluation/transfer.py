@@ -1,9 +1,9 @@
 """Transfer tasks: logistic regression on frozen sentence vectors, with SentEval's protocol (Conneau and Kiela, 2018).
 
 A classifier is one linear layer, trained by Adam or RMSprop and stopped early; a nested cross-validation picks its
-weight decay. SentEval seeds numpy and torch before each, so all classifiers of a task start from the same weights, and
-those with equally many rows draw the same permutations. So they are trained here as one batched problem, and only the
-order of float32 additions differs from training one after another.
+weight decay. SentEval seeds numpy and torch before each. So all classifiers of a task start from the same weights, and
+those with equally many rows draw the same permutations. Here they are trained as one batched problem: only the order of
+float32 additions differs from training one after another.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ from torch import Tensor
 from cse_core.data.senteval import TRANSFER
 from cse_core.evaluation.linear_probe import L2, SETTINGS, Fitted, Problem, Setting, fit
 
-VERSION = 1  # a column of every score: bump with any change that could move one
-SEED = 1111  # SentEval's; also of the folds of cross-validated tasks, whatever the seed
+VERSION = 1  # recorded with every score: bump with any change that could move one
+SEED = 1111  # SentEval's; the folds of cross-validated tasks always use it
 SPLITS = {"sst2": ("train", "dev", "test"), "trec": ("train", "test"), "mrpc": ("train", "test")}
 Progress = Callable[[int, int], object]
 
@@ -58,8 +58,8 @@ def accuracy(
 ) -> Accuracy:
     """Return test and dev accuracy in [0, 1], rounded like SentEval, of features in SentEval's order (see `order`).
 
-    mr, cr, subj, mpqa take one tensor; sst2, trec and mrpc one a split by name, mrpc's being `pair_features`.
-    `progress` gets the numbers of training sets that are done, and of all.
+    mr, cr, subj and mpqa take one tensor; sst2, trec and mrpc take one per split, by name. mrpc's are `pair_features`.
+    `progress` gets the number of training sets that are done, and the number of all.
     """
     if task not in TRANSFER or setting not in SETTINGS:
         choices = f"tasks {', '.join(TRANSFER)}; settings {', '.join(SETTINGS)}"
@@ -90,7 +90,7 @@ def _check_parts(
 
 
 def _cross_validate(parts: dict[str, Part], setting: Setting, seed: int, progress: Progress) -> Accuracy:
-    """Measure accuracy on outer folds; folds of each one's training part select its weight decay."""
+    """Measure accuracy on outer folds; inner folds of each training part select its weight decay."""
     x, y = parts["all"]
     outer = list(_folds(y, setting.folds, SEED))
     inner = [Problem(train[a], train[b]) for train, _ in outer for a, b in _folds(y[train], setting.folds, SEED)]
@@ -120,7 +120,7 @@ def _use_test_set(parts: dict[str, Part], setting: Setting, seed: int, progress:
 
 
 def _use_dev_set(parts: dict[str, Part], setting: Setting, seed: int, progress: Progress) -> Accuracy:
-    """Stop and select on the dev set. SentEval then fits the best again, from the same seed: the same classifier."""
+    """Stop and select on the dev set. SentEval's second fit of the best, from the same seed, would change nothing."""
     x = torch.cat([parts["train"].vectors, parts["dev"].vectors])
     y = torch.cat([parts["train"].labels, parts["dev"].labels])
     rows = np.arange(len(y))
@@ -138,7 +138,7 @@ def _folds(y: Int[Tensor, " n"], folds: int, seed: int) -> Iterator[tuple[np.nda
 
 
 def _select_decay(folds: Sequence[Fitted]) -> tuple[float, float]:
-    """Return the first weight decay with the best mean accuracy over folds, in points to two decimals, and that."""
+    """Return the first weight decay with the best mean accuracy over folds, and that accuracy in %, to two decimals."""
     means = [round(100 * float(np.mean([fold.best[i] for fold in folds])), 2) for i in range(len(L2))]
     return L2[int(np.argmax(means))], max(means)
 
