@@ -1,4 +1,4 @@
-"""Read the ratios that tests/benchmarks/ measured from analysis/measured/ratios.csv."""
+"""Read analysis/measured/ratios.csv, the ratios that tests/benchmarks/ measured."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SCALE = "small"  # the benchmarks of methods use its models and batches
 
 
 def ratio(what: str, device: str = "cpu", folder: Path = FOLDER) -> Estimate | None:
-    """Return a measured ratio with its quartiles and turns; None if it was not measured."""
+    """Return a measured ratio with its quartiles and number of turns; None if it was not measured."""
     path = folder / "ratios.csv"
     frame = pd.read_csv(path) if path.is_file() else pd.DataFrame({"what": [], "on": []})
     rows = frame[(frame["what"] == what) & (frame["on"] == device)]

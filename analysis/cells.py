@@ -56,7 +56,7 @@ class Results:
         return None if cell.summary is None else cell.summary.mean
 
     def published_line(self, name: str) -> Mapping[str, str]:
-        """Return a line of a published table that has the column, with the paper's words for it."""
+        """Return the first published line of a column, which has the paper's words for it; empty if there is none."""
         lines = (row.published.line(name) for row in self.study.rows if row.published)
         return next((line for line in lines if line), {})
 
@@ -84,7 +84,7 @@ def _tidy_line(row: Row, cell: Cell) -> dict[str, object]:
         "column": cell.column,
         "provenance": cell.provenance,
         "mean": None if summary is None else summary.mean,
-        "sd": None if summary is None or summary.sd is None else summary.sd,
+        "sd": None if summary is None else summary.sd,
         "n": len(cell.scores),
         "scores": " ".join(f"{seed}={score:.4f}" for seed, score in cell.scores.items()),
         "missing_seeds": " ".join(map(str, cell.missing)),

@@ -1,8 +1,8 @@
-"""Bootstrap statistics that resample pairs or seeds; each docstring begins with the question that is answered.
+"""Bootstrap statistics that resample pairs or seeds; each docstring begins with the question that it answers.
 
-Intervals are percentile intervals: they assume no distribution, and are too short for few seeds (a 95 % interval covers
-the mean of normal scores 92 times in 100 with 10 seeds, 84 with 5, 75 with 3). Units are the caller's. What cannot be
-computed is None: the interval of one seed, a correlation with equal scores.
+Intervals are percentile intervals. They assume no distribution, and are too short for few seeds: a 95 % interval covers
+the mean of normal scores 92 times in 100 with 10 seeds, 84 with 5, 75 with 3. Units are the caller's. What cannot be
+computed is None: the interval of one seed, the correlation of constant scores.
 """
 
 import math
@@ -18,7 +18,7 @@ from analysis.stats.significance import LEVEL, ROUNDING, Interval, check_numbers
 
 RESAMPLES = 10_000
 BLOCK = 2**18  # numbers drawn at a time, to fit the processor's cache
-FEWEST_RUNGS = 3  # rungs that have an order worth the name
+FEWEST_RUNGS = 3  # doses, called rungs; the order of fewer means nothing
 
 Scores = Float[np.ndarray, "seeds tasks"]
 Draws = Float[np.ndarray, "draws seeds tasks"]
@@ -41,40 +41,40 @@ class Difference:
 def paired_bootstrap(first: Sets, second: Sets, gold: Sets, resamples: int = RESAMPLES) -> Difference:
     """Paired bootstrap: would first beat second on other pairs like these? It says nothing about other seeds.
 
-    Each argument is a list of sets' scores of pairs, for the mean over sets of Spearman's rho(scores, gold); pairs are
-    drawn within each set. p is 2 (1 + count) / (1 + resamples), with the count of the rarer sign, so that it agrees
-    with the interval (Davison and Hinkley, 1997, chapter 4). Draws with equal scores only have no rho and are left out;
-    they only occur with very few pairs.
+    Each argument has an array of pair scores for each set. The statistic is the mean over sets of Spearman's
+    rho(scores, gold). Pairs are drawn within each set. p is 2 (1 + count) / (1 + resamples), where count is the number
+    of draws with the rarer sign, so that it agrees with the interval (Davison and Hinkley, 1997, chapter 4). Draws in
+    which all scores are equal have no rho and are left out. They occur only with very few pairs.
     """
     sets = [(np.stack([a, b]), c) for a, b, c in zip(first, second, gold, strict=True)]
-    return _on_drawn_pairs(sets, np.array([1.0, -1.0]), np.broadcast_to((1.0, -1.0), (resamples, 2)))
+    return _resample_pairs(sets, np.array([1.0, -1.0]), np.broadcast_to((1.0, -1.0), (resamples, 2)))
 
 
 def crossed_bootstrap(
     first: RunsSets, second: RunsSets, gold: Sets, resamples: int = RESAMPLES, *, paired: bool = False
 ) -> Difference:
-    """Would runs of first beat runs of second with other seeds and on other pairs, both drawn anew?
+    """Would first beat second with other seeds and on other pairs? Both seeds and pairs are resampled.
 
-    The first two have a matrix (seeds, pairs) a set. A draw takes seeds of each method independently, or with `paired`
-    the same of both, whose row i is seed i; they are the same in all sets. Pairs are drawn within each set, the same
-    for all seeds and both methods (Owen, 2007: pigeonhole bootstrap). If a method has one seed there is neither an
-    interval nor p. p and draws that are left out are as in `paired_bootstrap`.
+    `first` and `second` have a (seeds, pairs) matrix for each set. Seeds are drawn for each method independently, or
+    with `paired` the same rows for both; the drawn seeds are the same in all sets. Pairs are drawn within each set, the
+    same for all seeds and both methods (Owen, 2007: pigeonhole bootstrap). If a method has one seed, there is neither
+    an interval nor p. p is computed as in `paired_bootstrap`, and the same draws are left out.
     """
     sets = [(np.concatenate([a, b]), c) for a, b, c in zip(first, second, gold, strict=True)]
     counts = (len(first[0]), len(second[0]))
     random = np.random.default_rng((0, 1))  # so that pairs are drawn as in `paired_bootstrap`
     shares = [random.multinomial(n, [1 / n] * n, resamples) / n for n in counts]
     weights = np.concatenate([shares[0], -shares[0 if paired else 1]], axis=1)
-    both = _on_drawn_pairs(sets, np.repeat((1 / counts[0], -1 / counts[1]), counts), weights)
+    both = _resample_pairs(sets, np.repeat((1 / counts[0], -1 / counts[1]), counts), weights)
     return both if min(counts) > 1 else Difference(both.difference, None, None, both.n)
 
 
-def _on_drawn_pairs(
+def _resample_pairs(
     sets: Sequence[tuple[np.ndarray, np.ndarray]],
     plain: Float[np.ndarray, " encoders"],
     weights: Float[np.ndarray, "draws encoders"],
 ) -> Difference:
-    """Return the weighted sum of encoders' correlations, as observed by `plain`, and on drawn pairs by `weights`."""
+    """Bootstrap a weighted sum of encoders' correlations; `plain` weights the observed ones, `weights` the draws."""
     random = generator(len(weights))
     observed, drawn = 0.0, np.zeros(len(weights))
     for scores, gold in sets:
@@ -112,8 +112,8 @@ def difference_bootstrap(
 ) -> Estimate:
     """How much larger than b's would a's statistic be with other seeds? (Agarwal et al., NeurIPS 2021, section 4.1)
 
-    Row i of both is seed i, and a draw takes its whole rows of both: one training gives the scores of all tasks, which
-    rise and fall together. Runs drawn within each task, as there, would give an interval that is too short.
+    Row i of both is seed i, and a draw takes the same whole rows of both: a run scores on all tasks, and these scores
+    rise and fall together. Drawing runs within each task, as in the paper, would give an interval that is too short.
     """
     return _bootstrap(a, b, lambda x, y: statistic(x) - statistic(y), resamples, paired=True)
 
@@ -129,9 +129,9 @@ def probability_of_improvement(a: Scores, b: Scores, resamples: int = RESAMPLES)
 def order_bootstrap(first: SeedsOfMethods, second: SeedsOfMethods, resamples: int = RESAMPLES) -> Estimate:
     """Do two measures order the methods alike, and would they with other seeds? Kendall's tau-b of their mean scores.
 
-    Each measure has a list of seeds' scores a method; seed i is the same run in both and is drawn for both. Resampling
-    adds noise to that of the seeds and swaps close methods, so the interval is biased towards less agreement. There is
-    no value if a measure ties all methods.
+    Each measure has a list of scores by seed for each method. Seed i is the same run in both measures, and is drawn for
+    both. Resampling adds to the noise of the seeds and swaps close methods, so the interval is biased towards less
+    agreement. There is no value if a measure ties all methods.
     """
     a, b = ([np.array(seeds) for seeds in measure] for measure in (first, second))
     value = float(tau_b(*(np.array([[x.mean() for x in methods]]) for methods in (a, b)))[0])
@@ -147,11 +147,12 @@ def order_bootstrap(first: SeedsOfMethods, second: SeedsOfMethods, resamples: in
 def dose_response(
     doses: Sequence[float], responses: Sequence[Sequence[float]], resamples: int = RESAMPLES
 ) -> Estimate | None:
-    """Do higher doses give higher responses, and would they with other seeds? One list of seeds' responses a dose.
+    """Do higher doses give higher responses, and would they with other seeds?
 
-    The value is Spearman's rho of doses and mean responses, `n` the number of rungs. Seeds are drawn within each rung.
-    Resampling adds noise to that of the seeds, so the interval is biased towards no order; it says nothing about other
-    rungs. If a rung has one seed there is none; fewer than three rungs: None.
+    `responses` has a list by seed for each dose. The value is Spearman's rho of doses and mean responses, `n` the
+    number of doses. Seeds are drawn within each dose. Resampling adds to the noise of the seeds, so the interval is
+    biased towards no order. It says nothing about other doses. There is no interval if a dose has one seed. Return None
+    for fewer than three doses.
     """
     if len(doses) != len(responses):
         raise ValueError(f"expected one list of responses a dose, got {len(responses)} for {len(doses)}")
@@ -172,7 +173,7 @@ def _order_interval(
     correlation: Callable[[list[np.ndarray]], DrawnValues],
     resamples: int,
 ) -> Interval | None:
-    """Return the interval of a rank correlation of means, by draws of seeds in each group; one takes `size` numbers."""
+    """Draw seeds within each group; return the interval of the means' rank correlation, which takes `size` numbers."""
     random, drawn = generator(resamples), np.empty(resamples)
     for block in blocks(resamples, size + sum(map(len, groups))):
         drawn[block] = correlation([random.integers(0, len(x), (block.stop - block.start, len(x))) for x in groups])
@@ -211,9 +212,10 @@ def resampled_spearman(
     gold: Float[np.ndarray, " pairs"],
     counts: Int[np.ndarray, "pairs draws"],
 ) -> Float[np.ndarray, "encoders draws"]:
-    """Return Spearman's rho with gold in every resample; pair i occurs counts[i, draw] times; nan if all are equal.
+    """Return Spearman's rho with gold in each resample; nan if all scores are equal.
 
-    Ties have their mean rank. The sums are whole numbers below 2^53 (up to 200,000 pairs), so rho is exact to rounding.
+    Pair i occurs counts[i, draw] times. Ties have their mean rank. The sums are whole numbers below 2^53 (up to 200,000
+    pairs), so rho is exact to rounding.
     """
     gold_ranks = _centred_ranks(gold, counts)
     weighted = counts * gold_ranks
@@ -228,7 +230,7 @@ def resampled_spearman(
 
 
 def tau_b(a: Float[np.ndarray, "draws methods"], b: Float[np.ndarray, "draws methods"]) -> Float[np.ndarray, " draws"]:
-    """Return Kendall's tau-b (Kendall, 1945) of every draw's two orders of the methods; nan if all are tied.
+    """Return Kendall's tau-b (Kendall, 1945) of the two orders of methods in each draw; nan if all are tied.
 
     Means that differ only by rounding are tied: they may have been summed in another order.
     """
@@ -267,13 +269,13 @@ def percentiles(drawn: Float[np.ndarray, " draws"]) -> Interval:
 
 
 def blocks(resamples: int, size: int) -> Iterator[slice]:
-    """Yield the resamples in slices, given the numbers that one resample draws."""
+    """Yield slices of the resamples that fit the cache, if one resample draws `size` numbers."""
     step = max(1, BLOCK // size)
     return (slice(start, min(start + step, resamples)) for start in range(0, resamples, step))
 
 
 def generator(resamples: int) -> np.random.Generator:
-    """Return the generator of the draws; refuse no resample."""
+    """Return the seeded generator of the draws; refuse fewer than one."""
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     return np.random.default_rng(0)

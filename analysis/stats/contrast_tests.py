@@ -1,8 +1,9 @@
-"""Sums and differences of several groups' means, groups that share seeds or groups of independent seeds.
+"""Contrasts: weighted sums of groups' means, where the groups share seeds or have independent seeds.
 
-Deviations estimated from few seeds are moderated: drawn towards those of similar contrasts (Smyth, 2004). A contrast's
-variance s^2 with d degrees of freedom is taken for a draw s0^2 F(d, d0). The prior s0^2 with d0 degrees of freedom is
-estimated from all contrasts together; each is then tested with (d0 s0^2 + d s^2) / (d0 + d), d0 + d degrees.
+Deviations estimated from few seeds are moderated: shrunk towards those of similar contrasts (Smyth, 2004). A contrast's
+variance s^2 with d degrees of freedom is modelled as a draw from s0^2 F(d, d0). The prior s0^2 with d0 degrees of
+freedom is estimated from all contrasts together. Each is then tested with (d0 s0^2 + d s^2) / (d0 + d) and d0 + d
+degrees of freedom.
 """
 
 import math
@@ -13,7 +14,7 @@ import numpy as np
 import scipy
 
 from analysis.stats.estimate import Estimate, t_estimate
-from analysis.stats.significance import ROUNDING
+from analysis.stats.significance import deviation
 
 FEWEST = 4  # variances from which a prior can be estimated
 Scores = Mapping[int, float]  # by seed
@@ -21,7 +22,7 @@ K = TypeVar("K")
 
 
 def estimate_contrast(groups: Sequence[Scores], weights: Sequence[float], *, paired: bool) -> Estimate | None:
-    """Estimate the weighted sum of the groups, seed by seed or as independent samples."""
+    """Estimate the weighted sum of the groups' means, seed by seed or from independent samples."""
     return (paired_contrast if paired else welch_contrast)(groups, weights)
 
 
@@ -34,7 +35,7 @@ def paired_contrast(groups: Sequence[Scores], weights: Sequence[float]) -> Estim
     n = len(seeds)
     if n < 2:
         return t_estimate(float(sums.mean()), None, None, n)
-    return t_estimate(float(sums.mean()), _deviation(sums) / math.sqrt(n), n - 1, n)
+    return t_estimate(float(sums.mean()), deviation(sums) / math.sqrt(n), n - 1, n)
 
 
 def welch_contrast(groups: Sequence[Scores], weights: Sequence[float]) -> Estimate | None:
@@ -49,7 +50,7 @@ def welch_contrast(groups: Sequence[Scores], weights: Sequence[float]) -> Estima
     n = min(map(len, values))
     if n < 2:
         return t_estimate(mean, None, None, n)
-    shares = [(w * _deviation(group)) ** 2 / len(group) for group, w in zip(values, weights, strict=True)]
+    shares = [(w * deviation(group)) ** 2 / len(group) for group, w in zip(values, weights, strict=True)]
     total = sum(shares)
     if not total:
         return t_estimate(mean, 0.0, n - 1, n)
@@ -57,15 +58,8 @@ def welch_contrast(groups: Sequence[Scores], weights: Sequence[float]) -> Estima
     return t_estimate(mean, math.sqrt(total), df, n)
 
 
-def _deviation(values: np.ndarray) -> float:
-    """Return the sample deviation; rounding is no spread."""
-    if float(np.ptp(values)) <= ROUNDING * max(1.0, float(np.abs(values).max())):
-        return 0.0
-    return float(np.std(values, ddof=1))
-
-
 class Prior(NamedTuple):
-    """The variance that contrasts have in common, and what it is worth; infinite where they don't differ by more."""
+    """The common variance of contrasts and its degrees of freedom, infinite if they differ by no more than chance."""
 
     variance: float
     df: float
@@ -83,9 +77,9 @@ def fit_prior(variances: Sequence[float], dfs: Sequence[float]) -> Prior:
 
 
 def moderate(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
-    """Return the estimates with moderated errors; those of one column and one number of seeds belong together.
+    """Return the estimates, which must share a column and a number of seeds, with moderated errors.
 
-    Estimates without spread or degrees of freedom stay as they are, and all do if there are fewer than four.
+    Estimates without spread or degrees of freedom stay as they are. All do if fewer than four others remain.
     """
     usable = {key: e for key, e in estimates.items() if e.error and e.df}
     if len(usable) < FEWEST:
@@ -93,7 +87,7 @@ def moderate(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
     squares = {key: float(e.error or 0) ** 2 for key, e in usable.items()}
     dfs = {key: float(e.df or 0) for key, e in usable.items()}
     prior = fit_prior(list(squares.values()), list(dfs.values()))
-    most = sum(dfs.values())  # the prior knows no more than all contrasts do
+    most = sum(dfs.values())  # the prior can't know more than all contrasts together
     worth = min(prior.df, most)
     moderated = {
         key: t_estimate(

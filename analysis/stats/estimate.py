@@ -1,4 +1,4 @@
-"""A number from the record with its interval: a contrast of means, a ratio, a correlation, a bootstrap's statistic."""
+"""A number from the record with its interval: a contrast of means, a ratio, a correlation or a bootstrap statistic."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from analysis.stats.significance import LEVEL, Interval, detectable_shift
 class Estimate:
     """A value and its 95 % interval; None where it can't be computed.
 
-    `n` is the smallest number of seeds, or of what `of` says. A t test has `error` and degrees of freedom.
+    `n` is the smallest number of seeds, or of the units that `of` names. Only t tests have a standard `error` and `df`.
     """
 
     value: float | None
@@ -24,17 +24,17 @@ class Estimate:
 
     @property
     def mean(self) -> float:
-        """The value of a contrast, which has one."""
+        """The value of a contrast, which is never None."""
         assert self.value is not None
         return self.value
 
     @property
     def seeds(self) -> str:
-        """The number of seeds, or of what else the estimate is over."""
+        """The number of seeds or of other units, as text."""
         return f"{self.n}{self.of}"
 
     def holds(self, value: float | None) -> bool | None:
-        """Return whether the interval holds a value; None without either."""
+        """Return whether the interval contains a value; None if either is missing."""
         return None if self.interval is None or value is None else self.interval.low <= value <= self.interval.high
 
     def difference_p(self) -> float | None:

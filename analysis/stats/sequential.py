@@ -1,8 +1,9 @@
-"""Looking at a study more than once: O'Brien-Fleming bounds in the spending form of Lan and DeMets (1983).
+"""Test a study at several looks: O'Brien-Fleming bounds in the spending form of Lan and DeMets (1983).
 
-Each side of a two-sided test at total level alpha may spend 2 - 2 Phi(z / sqrt(t)), z the upper quantile of alpha / 4,
-once the share t of all information is there. p values of t tests are compared with each look's nominal level, as if
-they came from normal statistics with independent increments (significance level approach: Jennison and Turnbull, 2000).
+Once the share t of all information is available, each side of a two-sided test at total level alpha may spend
+2 - 2 Phi(z / sqrt(t)), where z is the upper quantile of alpha / 4. p values of t tests are compared with each look's
+nominal level, as if they came from normal statistics with independent increments (significance level approach: Jennison
+and Turnbull, 2000).
 """
 
 from collections.abc import Sequence
@@ -10,15 +11,15 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import ndtr, ndtri  # scipy.stats.norm's own, without its checks of each call
+from scipy.special import ndtr, ndtri  # scipy.stats.norm's, without checks of arguments
 
 NODES = 301  # of the grid on which densities between bounds are integrated
 ALPHAS = np.geomspace(1e-10, 1.0, 101)  # total levels between which a sequential p is interpolated
-WIDEST = 16.0  # of a bound, in units of the whole information's deviation
+WIDEST = 16.0  # bound, in standard deviations at full information
 
 
 def spending(alpha: float, share: float) -> float:
-    """Return how much of alpha may be spent by the time that `share` of the information is there."""
+    """Return how much of alpha may be spent by the time that `share` of the information is available."""
     return float(4 * ndtr(ndtri(alpha / 4) / np.sqrt(share)))
 
 
@@ -69,7 +70,7 @@ def _simpson(grid: np.ndarray) -> np.ndarray:
 def sequential_p(p_values: Sequence[float], shares: Sequence[float]) -> float:
     """Return the smallest total level at which one of these looks would have rejected; 1 without a look.
 
-    A one-sided p is handed over doubled, and the answer halved.
+    For a one-sided test, pass twice the p and halve the result.
     """
     return min([1.0, *total_levels(p_values, shares)])
 
@@ -77,7 +78,7 @@ def sequential_p(p_values: Sequence[float], shares: Sequence[float]) -> float:
 def total_levels(p_values: Sequence[float], shares: Sequence[float]) -> list[float]:
     """Return for each look the smallest total level at which it would have rejected.
 
-    `p_values` are two-sided, one a look, `shares` the information at each look.
+    `p_values` has a two-sided p for each look, `shares` the share of the information.
     """
     if len(p_values) != len(shares):
         raise ValueError(f"{len(p_values)} p values for {len(shares)} looks; expected one a look")

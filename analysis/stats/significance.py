@@ -1,4 +1,4 @@
-"""Statistics on arrays of scores, one score a seed; each docstring begins with the question that is answered.
+"""Statistics on arrays of scores, one score a seed; each docstring begins with the question that it answers.
 
 Units are the caller's. Deviations are sample deviations (ddof 1), intervals come from Student's t with n - 1 degrees of
 freedom. What cannot be computed is None: a deviation of one score, a ratio without spread.
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from scipy.special import ndtr, stdtrit  # of scipy.stats.norm and t, without their checks of each call
+from scipy.special import ndtr, stdtrit  # scipy.stats.norm's and t's, without checks of arguments
 
 LEVEL = 0.95
 ALPHA = 0.05
 POWER = 0.8
-# Values that differ by less than this share of the largest value (at least of 1) are equal: they were only summed in
-# another order.
+# Values are equal if they differ by less than this share of the largest one (or of 1, if that is larger): only the
+# order of summation differs.
 ROUNDING = 1e-12
 NOT_TESTED = "not tested"
 
@@ -45,7 +45,12 @@ def summary(scores: Sequence[float]) -> Summary:
     mean = float(np.mean(values))
     if len(values) < 2:
         return Summary(mean, None, 1)
-    return Summary(mean, 0.0 if _constant(values) else float(np.std(values, ddof=1)), len(values))
+    return Summary(mean, deviation(values), len(values))
+
+
+def deviation(values: np.ndarray) -> float:
+    """Return the sample deviation; rounding is no spread."""
+    return 0.0 if _constant(values) else float(np.std(values, ddof=1))
 
 
 def prediction_interval(scores: Sequence[float], *, runs: int = 1) -> Interval | None:
@@ -89,8 +94,8 @@ def spread(first: Sequence[float], second: Sequence[float]) -> tuple[float, Inte
 
 
 def detectable_spread(first: int, second: int) -> tuple[float, float]:
-    """Which sd(first) / sd(second) below 1 do n seeds a side show? The largest one that is significant when observed,
-    and the true one that is with 80 % power.
+    """Which sd(first) / sd(second) below 1 can these numbers of seeds show? The largest ratio that is significant when
+    observed, and the true ratio that is detected with 80 % power.
     """
     law = scipy.stats.f(first - 1, second - 1)
     significant = float(law.ppf(ALPHA / 2))
@@ -100,23 +105,23 @@ def detectable_spread(first: int, second: int) -> tuple[float, float]:
 def expected_maximum(scores: Sequence[float]) -> np.ndarray:
     """What is the best of k of these n trials expected to score? (n,), for k = 1 to n.
 
-    Trials are drawn without replacement, P(max <= i-th smallest) = C(i, k) / C(n, k): unbiased (Tang et al., ACL 2020),
-    where the estimate of Dodge et al. (EMNLP 2019) draws with replacement and is too low.
+    Trials are drawn without replacement, P(max <= i-th smallest) = C(i, k) / C(n, k): unbiased (Tang et al., ACL 2020).
+    The estimate of Dodge et al. (EMNLP 2019) draws with replacement and is too low.
     """
     return expected_choice(scores, scores)
 
 
 def expected_choice(criterion: Sequence[float], scores: Sequence[float]) -> np.ndarray:
-    """What is the trial that a criterion ranks first of k of these n trials expected to score? (n,), for k = 1 to n.
+    """What score is expected of the trial with the highest criterion among k of these n? (n,), for k = 1 to n.
 
-    Exact over all draws without replacement, as in `expected_maximum`. Each of several trials that share the highest
-    criterion of a draw is equally likely to be chosen.
+    Exact over all draws without replacement, as in `expected_maximum`. Trials that tie for the highest criterion of a
+    draw are equally likely to be chosen.
     """
     measured, given = check_numbers(scores, "scores"), check_numbers(criterion, "criterion")
     if len(given) != len(measured):
         raise ValueError(f"expected a criterion a score, got {len(given)} for {len(measured)}")
     _, tied, counts = np.unique(given, return_inverse=True, return_counts=True)
-    values = np.repeat(np.bincount(tied, measured) / counts, counts)  # in rising order, each the mean of its ties
+    values = np.repeat(np.bincount(tied, measured) / counts, counts)  # by rising criterion; ties share their mean
     n = len(values)
     below, expected = np.ones(n + 1), np.empty(n)
     for k in range(n):
@@ -126,13 +131,13 @@ def expected_choice(criterion: Sequence[float], scores: Sequence[float]) -> np.n
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Spearman's rho of two lists; None where one of them is constant."""
+    """Return Spearman's rho of two lists; None if one of them is constant."""
     a, b = check_numbers(first, "first"), check_numbers(second, "second")
     return None if _constant(a) or _constant(b) else float(scipy.stats.spearmanr(a, b).statistic)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Which of a table's comparisons stand when all are tested together? Holm's adjusted p values."""
+    """Which of a table's comparisons remain significant if all are tested together? Holm's adjusted p values."""
     if not len(p_values):
         return []
     values = check_numbers(p_values, "p values")
@@ -157,7 +162,7 @@ def published_verdict(published: float, interval: Interval | None) -> str:
 
 
 def least_rank_correlation(points: int) -> float:
-    """Which rank correlation of this number of points differs from 0? The smallest one, by normal approximation."""
+    """What is the smallest rank correlation of this number of points that differs from 0? By normal approximation."""
     return float(scipy.stats.norm.ppf(1 - ALPHA / 2)) / math.sqrt(points - 1)
 
 
