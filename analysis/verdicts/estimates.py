@@ -1,4 +1,4 @@
-"""Estimate what a study tests, each kind in its way, and say whether an interval supports a claim."""
+"""Estimate what a study tests, by a method for each kind, and say whether an interval supports a claim."""
 
 import math
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from analysis.verdicts.verdict import CONTRADICTED, INCONCLUSIVE, SUPPORTED, Ver
 from experiments.schema.contrasts import BINS, SPREAD, Contrast
 from experiments.schema.hypotheses import Cost, Finding, Order, Trend, Untested
 
-FEWEST_BINS = 6  # that are left of ten where small ones are merged, at `small` (neighbours.bins)
-COST_TOLERANCE = 0.1  # share of a paper's ratio within which a measured one is the same
+FEWEST_BINS = 6  # that remain of ten at scale `small`, after small ones are merged (neighbours.bins)
+COST_TOLERANCE = 0.1  # a measured ratio within this share of the paper's is the same
 AGREES = 0.8  # Kendall's tau from which two orders count as the same: nine of ten pairs of methods keep their order
 
 
 def measure(results: Results, tested: Contrast | Finding) -> Verdict:
-    """Estimate what is tested from all seeds that are recorded; it gets no word."""
+    """Estimate what is tested from all recorded seeds, without judging it."""
     found = _MEASURES[type(tested)](results, tested)
     published = published_effect(results, tested)
     if isinstance(found, str):
@@ -29,7 +29,7 @@ def measure(results: Results, tested: Contrast | Finding) -> Verdict:
 
 
 def published_effect(results: Results, tested: Contrast | Finding) -> float | None:
-    """Return the paper's effect: a declared cost, or that of the rows' published numbers."""
+    """Return the paper's effect: a declared cost, or the contrast of the rows' published numbers."""
     if isinstance(tested, Cost):
         return None if tested.at_most else tested.times
     if not isinstance(tested, Contrast) or not tested.minus:
@@ -45,7 +45,7 @@ def published_effect(results: Results, tested: Contrast | Finding) -> float | No
 
 
 def supports(tested: Contrast | Finding, band: Interval) -> str:
-    """Return whether an interval lies where the claim holds: supported, contradicted, or across an end of it."""
+    """Return whether a claim holds in all of an interval (supported), none (contradicted) or part (inconclusive)."""
     least, most = claimed_range(tested)
     if least <= band.low and band.high <= most:
         return SUPPORTED
@@ -53,7 +53,7 @@ def supports(tested: Contrast | Finding, band: Interval) -> str:
 
 
 def claimed_range(tested: Contrast | Finding) -> Interval:
-    """Return between which values a claim about a spread, a correlation, an order or a cost holds."""
+    """Return the range of values in which a claim about a spread, a correlation, an order or a cost holds."""
     match tested:
         case Order():
             return Interval(AGREES, math.inf)
@@ -114,9 +114,9 @@ def _on_common_seeds(first: Cell, second: Cell) -> tuple[list[float], list[float
 
 
 def _trend(results: Results, trend: Trend) -> Estimate | str:
-    """Return Spearman's rho of mean gains over columns.
+    """Return Spearman's rho, over columns, of mean gains and another row's means.
 
-    The columns are the sample: seeds share them, so that more seeds make gains surer and not their number.
+    The columns are the sample. All seeds share them, so more seeds make the gains more precise but add no points.
     """
     by = [results.cells[trend.row, name].summary for name in trend.by]
     gains = [[results.cells[label, name].scores for name in trend.over] for label in (trend.better, trend.worse)]

@@ -15,7 +15,7 @@ PLANNED, OWN, BASELINES = "planned", "exploratory", "baselines"
 GROUPS = {PLANNED: "the plan's claims", OWN: "exploratory, one epoch", BASELINES: "baselines of the tables"}
 BASE, COLUMN, SIMCSE = "BERT-base", "sts_avg", "SimCSE"
 OWN_STUDY, BASELINES_STUDY = "robustness", "baselines"
-# Rows of the study `robustness`, with what the paper prints: table, method, variant, and SimCSE's variant there.
+# Rows of the study `robustness`, and where their paper prints them: table, method, variant, SimCSE's variant.
 PRINTED: Mapping[str, tuple[str, str, str, str] | None] = {
     "RankCSE-listNet": ("rankcse_table2", "RankCSE-listNet", "ours", ""),
     "RankCSE-listMLE": ("rankcse_table2", "RankCSE-listMLE", "ours", ""),
@@ -37,7 +37,7 @@ FIRST_ROWS = {  # of PRINTED, by paper
 
 @dataclass(frozen=True, kw_only=True)
 class MethodGain:
-    """A method's STS average less SimCSE's; `estimate` is None where nothing is recorded yet."""
+    """A method's STS average minus SimCSE's; `estimate` is None where nothing is recorded yet."""
 
     group: str
     method: str
@@ -48,7 +48,7 @@ class MethodGain:
 
 
 def gains(results: Results) -> tuple[Verdict, ...]:
-    """Estimate the study's contrasts that PLAN.md does not judge, in its order."""
+    """Estimate the study's contrasts that PLAN.md does not judge, in the study's order."""
     return tuple(measure(results, each) for each in results.study.contrasts if each.role in (EXPLORATORY, ONE_LOOK))
 
 
@@ -59,7 +59,7 @@ def method_gains(studies: Iterable[Results]) -> tuple[MethodGain, ...]:
 
 
 def _planned_gains(studies: Iterable[Results]) -> list[MethodGain]:
-    """Return the first claim of each paper from the plan, by all seeds that are recorded so far."""
+    """Return each paper's first claim in the plan, estimated from all seeds recorded so far."""
     papers = {claim: paper for paper, claim in HEADLINES.items()}
     gains_shown = [
         _gain(PLANNED, papers[contrast.claim], results, contrast)
@@ -77,7 +77,7 @@ def _gain(group: str, method: str, results: Results, contrast: Contrast) -> Meth
 
 
 def _exploratory_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
-    """Return the rows of the study of all methods, by Welch's test, RankEncoder seed by seed with its base."""
+    """Return the gains in the study of all methods: RankEncoder's seed by seed, the others by Welch's test."""
     results = by_name.get(OWN_STUDY)
     if results is None:
         return []

@@ -1,4 +1,4 @@
-"""Judge contrasts that are tested together: looks, corrections, and what a family's controls show."""
+"""Judge contrasts that are tested together: at several looks, with Holm's correction and each family's controls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +13,14 @@ from analysis.verdicts.estimates import measure, published_effect
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, NOT_RUN, NOT_TESTABLE, WORSE, Verdict
 from experiments.schema.contrasts import EXPLORATORY, NEGATIVE, ONE_LOOK, POSITIVE, PRIMARY, Contrast, looks_at
 
-Key = TypeVar("Key")  # of what is tested together
+Key = TypeVar("Key")  # of one of several tests
 Looks = Mapping[float, Estimate]  # each complete look's estimate, by its share of the information
 WHOLE = 1.0  # of the information
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the tests of one contrast say, corrected for those made together; `equivalence_p` is None without one."""
+    """The outcome of a contrast's tests, corrected for multiple testing; `equivalence_p` is None without that test."""
 
     word: str
     difference_p: float
@@ -29,29 +29,29 @@ class Decision:
 
 
 def decide(looks: Mapping[Key, Looks], margins: Mapping[Key, float]) -> dict[Key, Decision]:
-    """Test together: each difference from 0, and equivalence of those with a margin, each corrected by Holm."""
-    differing = _holm({key: _difference(by_look) for key, by_look in looks.items()})
-    within = _holm({key: _equivalence(margin, looks[key]) for key, margin in margins.items()})
-    level = significance.ALPHA / max(1, len(differing))
-    return {key: _decide(by_look, differing[key], within.get(key), level) for key, by_look in looks.items()}
+    """Test each difference from 0, and equivalence where there is a margin; correct each kind of test by Holm."""
+    difference = _holm({key: _difference(by_look) for key, by_look in looks.items()})
+    equivalence = _holm({key: _equivalence(margin, looks[key]) for key, margin in margins.items()})
+    level = significance.ALPHA / max(1, len(difference))
+    return {key: _decide(by_look, difference[key], equivalence.get(key), level) for key, by_look in looks.items()}
 
 
-def _decide(by_look: Looks, differing: float, within: float | None, level: float) -> Decision:
+def _decide(by_look: Looks, difference_p: float, equivalence_p: float | None, level: float) -> Decision:
     word, last = INCONCLUSIVE, list(by_look.values())[-1:]
-    if differing < significance.ALPHA:
+    if difference_p < significance.ALPHA:
         word = BETTER if _deciding_estimate(by_look).mean > 0 else WORSE
-    elif within is not None and within < significance.ALPHA:
+    elif equivalence_p is not None and equivalence_p < significance.ALPHA:
         word = EQUIVALENT
     detectable = last[0].detectable(_level_at_last_look(level, by_look)) if last else None
-    return Decision(word, differing, within, detectable)
+    return Decision(word, difference_p, equivalence_p, detectable)
 
 
 def judge(together: Mapping[Contrast, Results], *, moderated: bool = False) -> tuple[Verdict, ...]:
     """Judge contrasts together: looks, Holm's corrections, controls.
 
-    The test of a difference is corrected over all primaries and positive controls, that of equivalence over all
-    primaries; those not run yet count too. With `moderated`, by variances drawn towards those of similar contrasts:
-    the plan's sensitivity analysis.
+    Tests of a difference are corrected over all primaries and positive controls, tests of equivalence over all
+    primaries. Contrasts not run yet count too. With `moderated`, variances are shrunk towards those of similar
+    contrasts: the plan's sensitivity analysis.
     """
     looks = {contrast: _looks(results, contrast) for contrast, results in together.items()}
     if moderated:
@@ -72,7 +72,7 @@ def judge(together: Mapping[Contrast, Results], *, moderated: bool = False) -> t
 
 
 def _overrule(judged: Verdict, word: str, reason: str) -> Verdict:
-    """Give a primary its family's verdict, unless its own rows already decided it."""
+    """Give a primary its family's verdict, unless it has that already or its own rows make it not testable."""
     if judged.word in (word, NOT_TESTABLE):
         return judged
     return replace(judged, word=word, reason=reason, own=judged.text)
@@ -81,9 +81,9 @@ def _overrule(judged: Verdict, word: str, reason: str) -> Verdict:
 def _looks(results: Results, contrast: Contrast) -> Looks:
     """Return the estimate of each complete look by its share of the information.
 
-    A planned look takes the first 5, 10 or 20 seeds of every row at `small`, where rows that end at ten have half of
-    the information then; at other scales there is one look, of ten seeds and all of the information. Rows that declare
-    fewer seeds than the first look, and contrasts of one look, are looked at once, with all seeds.
+    At scale `small`, planned looks take the first 5, 10 and 20 seeds of every row; rows that end at ten seeds have half
+    of the information then. At other scales there is one look, of ten seeds and all of the information. Rows that
+    declare fewer seeds than the first look, and contrasts of one look, are looked at once, with all seeds.
     """
     cells = [results.cells[label, contrast.column] for label in contrast.weights]
     declared, looks = _declared_seeds(results, contrast), looks_at(results.study.scale.name)
@@ -95,16 +95,16 @@ def _looks(results: Results, contrast: Contrast) -> Looks:
     estimates: dict[float, Estimate] = {}
     for share, n in seeds_of_share.items():
         groups = [first_seeds(cell, n) for cell in cells]
-        lacking = contrast.role != ONE_LOOK and any(len(scores) < n for scores in groups)
+        incomplete = contrast.role != ONE_LOOK and any(len(scores) < n for scores in groups)
         estimate = estimate_contrast(groups, list(contrast.weights.values()), paired=contrast.paired)
-        if n < 2 or lacking or estimate is None or (not estimate.error and len(groups) > 1):
+        if n < 2 or incomplete or estimate is None or (not estimate.error and len(groups) > 1):
             break
         estimates[share] = estimate
     return estimates
 
 
 def _moderate_looks(looks: Mapping[Contrast, Looks]) -> dict[Contrast, Looks]:
-    """Moderate each look's variances among contrasts of one column, paired and unpaired ones apart."""
+    """Moderate each look's variances among contrasts of one column, separately for paired and unpaired ones."""
     groups: dict[tuple[float, str, bool], dict[Contrast, Estimate]] = {}
     for contrast, by_look in looks.items():
         for share, estimate in by_look.items():
@@ -136,7 +136,7 @@ def _difference_p_values(by_look: Looks) -> list[float]:
 
 
 def _deciding_estimate(by_look: Looks) -> Estimate:
-    """Return the estimate of the look that has the sequential p of a difference, and so its sign."""
+    """Return the estimate of the look that gives the sequential p of a difference, and so its sign."""
     levels = total_levels(_difference_p_values(by_look), list(by_look))
     return list(by_look.values())[levels.index(min(levels))]
 
@@ -150,7 +150,7 @@ def _equivalence(margin: float, by_look: Looks) -> float:
 
 
 def _over_looks(p_values: Sequence[float], by_look: Looks) -> float:
-    """Return the sequential p; that of a single look at all of the information is its own."""
+    """Return the sequential p; a single look at all of the information keeps its own p."""
     return p_values[0] if list(by_look) == [WHOLE] else sequential_p(p_values, list(by_look))
 
 
@@ -181,16 +181,16 @@ def _level_at_last_look(level: float, by_look: Looks) -> float:
 
 
 def _without_estimate(results: Results, contrast: Contrast) -> tuple[str, str]:
-    """Return the verdict and its reason: rows that can't be run, seeds that the first look lacks, or no difference."""
+    """Return the verdict and its reason: rows that can't be run, seeds missing at the first look, or no difference."""
     rows = {row.label: row for row in results.study.rows}
     why = [rows[label].why for label in contrast.rows if rows[label].encoder is None]
     if why:
         return NOT_TESTABLE, "; ".join(dict.fromkeys(why))
     cells = [results.cells[label, contrast.column] for label in contrast.rows]
     first = min(looks_at(results.study.scale.name)[0], _declared_seeds(results, contrast))
-    lacking = [c for c in cells if len(first_seeds(c, first)) < first or (contrast.role == ONE_LOOK and c.missing)]
-    if lacking:
-        return NOT_RUN, "; ".join(f"{c.row}: {len(c.scores)} of {c.declared_seeds} seeds" for c in lacking)
+    incomplete = [c for c in cells if len(first_seeds(c, first)) < first or (contrast.role == ONE_LOOK and c.missing)]
+    if incomplete:
+        return NOT_RUN, "; ".join(f"{c.row}: {len(c.scores)} of {c.declared_seeds} seeds" for c in incomplete)
     if first < 2:
         return NOT_TESTABLE, "a test needs two seeds of each row, which declare one"
     return NOT_TESTABLE, "the same on every seed: the treatment never acted"
@@ -203,18 +203,14 @@ def blocked_families(judged: Sequence[Verdict]) -> dict[str, tuple[str, str]]:
         if problem := _control_problem(control):
             word, reason = problem
             problems.setdefault((word, control.contrast.family), []).append(reason)
-    return {
-        family: (word, "; ".join(reasons))
-        for stands in (NOT_RUN, NOT_TESTABLE)  # the later one counts
-        for (word, family), reasons in problems.items()
-        if word == stands
-    }
+    not_testable_last = sorted(problems.items(), key=lambda problem: problem[0][0] == NOT_TESTABLE)  # overrides NOT_RUN
+    return {family: (word, "; ".join(reasons)) for (word, family), reasons in not_testable_last}
 
 
 def _control_problem(control: Verdict) -> tuple[str, str] | None:
-    """Return the verdict that a control leaves its family, with the reason; None if it shows what it must.
+    """Return the verdict that a failed or missing control gives its family, with the reason; None if it passes.
 
-    A positive control fails that is not detected, a negative one that is or that can't be judged.
+    A positive control fails if it is not detected. A negative one fails if it is, or if it can't be judged.
     """
     role, estimate = control.contrast.role, control.estimate
     if role not in (POSITIVE, NEGATIVE):
@@ -232,9 +228,9 @@ def _control_problem(control: Verdict) -> tuple[str, str] | None:
 
 
 def study_verdicts(results: Results) -> tuple[Verdict, ...]:
-    """Estimate what no plan judges in a study, from all seeds; what the study itself judges has its verdict.
+    """Estimate what no plan judges in a study, from all seeds, and judge the contrasts that the study itself tests.
 
-    That is what a user's own study declares with a margin: contrasts of one look, of no family.
+    Those are the contrasts of one look and no family, which a user's own study declares with a margin.
     """
     own = [each for each in results.study.contrasts if each.role == ONE_LOOK and not each.family]
     judged = {verdict.tested: verdict for verdict in judge(dict.fromkeys(own, results))}

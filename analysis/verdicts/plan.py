@@ -1,4 +1,4 @@
-"""The plan's verdict on every claim: by its contrast, or by a test of its own where no contrast of means decides it."""
+"""The plan's verdict on every claim: by a contrast of means or, if none decides the claim, by its own test."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from experiments.schema.hypotheses import Finding
 
 @dataclass(frozen=True)
 class PlanVerdicts:
-    """The plan's verdicts at a scale, each made once, when it is first asked for."""
+    """The plan's verdicts at a scale, each computed once, on first use."""
 
     planned: tuple[Results, ...]
 
@@ -47,8 +47,8 @@ class PlanVerdicts:
     def others(self) -> tuple[Verdict, ...]:
         """The verdict on each claim that an order, a trend, a spread, a correlation or a cost decides.
 
-        Claims of a family whose controls failed are not testable, and of one whose controls are not run, not run; those
-        of a family that the scale only explores have no verdict. Costs, which benchmarks measure, have no family.
+        If a family's controls failed, its claims are not testable; if they are not run, its claims are not run. Claims
+        of a family that is only explored at this scale have no verdict. Costs are benchmarks and have no family.
         """
         judged: dict[str, Verdict] = {}
         explored = self._explored_families()
@@ -66,7 +66,7 @@ class PlanVerdicts:
         return tuple(judged.values())
 
     def _explored_families(self) -> set[str]:
-        """Return the families all of whose contrasts, controls too, are exploratory at this scale."""
+        """Return the families whose contrasts, controls included, are all exploratory at this scale."""
         contrasts = [contrast for results in self.planned for contrast in results.study.contrasts]
         return {each.family for each in contrasts if each.family} - {each.family for each in self._contrasts}
 
@@ -76,7 +76,7 @@ class PlanVerdicts:
 
 
 def judge_stage(studies: Iterable[Results], stage: str) -> tuple[Verdict, ...]:
-    """Judge a stage of the second plan: its primaries, whose names begin with its letter, such as A1, together."""
+    """Judge a stage of the second plan: all primaries whose names begin with its letter, such as A1, together."""
     return judge(
         {
             contrast: results
@@ -93,7 +93,7 @@ def _others_of(results: Results) -> Sequence[Contrast | Finding]:
 
 
 def _judge_at_last_look(results: Results, tested: Contrast | Finding) -> Verdict:
-    """Judge by the seeds of the last look that each row read is complete at; not run yet before the first."""
+    """Judge with the seeds of the last look that is complete in all cells read; before the first, not run yet."""
     cells = [results.cells[place] for place in tested.cells]
     planned = looks_at(results.study.scale.name)
     looks = [n for n in planned if all(len(first_seeds(cell, n)) == min(n, cell.declared_seeds) for cell in cells)]

@@ -6,17 +6,17 @@ from analysis.stats.estimate import Estimate
 from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import Finding
 
-# Words of a planned contrast; those of a claim that no contrast decides are the last five.
+# A planned contrast has one of the first three or last three words; any other claim has one of the last five.
 BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"
 SUPPORTED, CONTRADICTED = "supported", "contradicted"
 INCONCLUSIVE, NOT_TESTABLE, NOT_RUN = "inconclusive", "not testable here", "not run yet"
 DECIDED = (BETTER, WORSE, EQUIVALENT)
-WITHIN = ", by less than the margin"  # stands after a difference's verdict
+WITHIN = ", by less than the margin"  # added to a verdict of better or worse
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A contrast or a finding with its estimate; what is exploratory has no word.
+    """A contrast or a finding with its estimate; exploratory ones have no word.
 
     `reason` says why there is no estimate, or why a rule overrules the estimate. `published` is the paper's effect.
     """
@@ -45,14 +45,14 @@ class Verdict:
 
     @property
     def so_far(self) -> str:
-        """The seeds of the last complete look in words, if its rows declare more; else nothing."""
+        """The seeds of the last complete look in words, if its rows declare more; otherwise empty."""
         if self.estimate is None or self.estimate.n >= self.declared:
             return ""
         return f"so far, with {self.estimate.n} of {self.declared} seeds"
 
     @property
     def text(self) -> str:
-        """The word, and whether a difference is smaller than the margin, by its estimate, not its interval."""
+        """The word, with a note if the estimate of a difference (not its interval) is smaller than the margin."""
         margin = self.tested.margin if isinstance(self.tested, Contrast) else None
         if self.word in (BETTER, WORSE) and self.estimate and margin and abs(self.estimate.mean) < margin:
             return self.word + WITHIN
