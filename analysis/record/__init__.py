@@ -1,1 +1,1 @@
-"""Whether the record and what is made of it are whole: differences, runs of no study, runs trained again."""
+"""Checks of the record and of the files made from it: differences, runs of no study, retrained runs."""

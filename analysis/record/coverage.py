@@ -12,12 +12,12 @@ REPORTED = "small"  # the scale of the report, of which every study has a page
 
 
 def recorded_scales(frame: pd.DataFrame) -> list[str]:
-    """Return small and every other recorded scale but quickstart."""
+    """Return small and every other recorded scale except quickstart."""
     return [name for name in SCALES if name in {REPORTED, *frame["scale"].dropna().unique()} - {"quickstart"}]
 
 
 def studies_with_scores(studies: Iterable[Study], results: Callable[[str], pd.DataFrame]) -> list[Study]:
-    """Leave out studies without a score at their scale, but for those at small; `results` has a scale's record."""
+    """Return the studies at small, and others with a score at their scale; `results` reads a scale's record."""
 
     @cache
     def keys_at(scale: str) -> frozenset[str]:

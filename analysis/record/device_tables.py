@@ -1,4 +1,4 @@
-"""Compare recorded runs with the same runs on another kind of device, as analysis/measured has them."""
+"""Compare recorded runs with the same runs on another kind of device, from files in analysis/measured."""
 
 import pandas as pd
 
@@ -14,9 +14,9 @@ POINTS = 100
 
 @block("devices", of=lambda ask: (ask.name, ask.record.results(ask.scale)))
 def devices_block(name: str, recorded: pd.DataFrame) -> str:
-    """Return a row's average over its tasks on both kinds of device, and its mean difference over seeds, as Markdown.
+    """Return each row's average over tasks on both kinds of device, and its mean difference over seeds, as Markdown.
 
-    `name` is that of the file in analysis/measured, whose every score must be recorded.
+    `name` is the name of a file in analysis/measured. The record must have every score of the file.
     """
     again = pd.read_csv(FOLDER / f"{name}.csv")
     both = again.merge(recorded[[*CELL, "score"]], on=CELL, suffixes=("_again", "_recorded"), validate="one_to_one")

@@ -10,12 +10,12 @@ SUFFIXES = (".md", ".tex", ".csv")
 
 
 def changed_files(*folders: Path) -> dict[Path, str]:
-    """Return what differs for each file of the record, table and figure that does not match its manifest."""
+    """Return each file of the record, table or figure that does not match its manifest, with what differs."""
     return {path: what for folder in dict.fromkeys(folders) for path, what in Manifest(folder).differences().items()}
 
 
 def stale_files(folders: Sequence[Path], generated: Mapping[Path, str]) -> list[Path]:
-    """Return table files in the folders that no study gives."""
+    """Return table files in the folders that no study produces."""
     files = (path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES)
     return [path for path in files if path not in generated]
 

@@ -1,4 +1,4 @@
-"""Make the page of recorded runs that no study declares any more; only remove.py takes lines out of the record."""
+"""Make the page of recorded runs that no study declares any more; only remove.py removes lines from the record."""
 
 from collections.abc import Iterable
 
