@@ -1,1 +1,1 @@
-"""The report of a comparison: its table, curves, forest and page."""
+"""The report of a comparison: its table, curves, forest plot and page."""

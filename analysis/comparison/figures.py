@@ -21,10 +21,10 @@ def comparison_figures(summary: Summary) -> dict[str, Figure]:
 
 
 def curves(summary: Summary) -> Figure:
-    """Draw the dev score that the best of k trials is expected to have, with the range of the searches.
+    """Draw the expected dev score of the best of k trials, with the range over searches.
 
-    Each method has a panel, with the baseline in grey. Beside them are the test scores of what the searches chose: no
-    trial has one, so there is one for all trials only.
+    Each method has a panel, with the baseline in grey. The panel on the right has the mean test score of each
+    search's finals, as trials are not scored on test sets.
     """
     baseline, *others = summary.tuned
     columns = min(3, len(others))

@@ -34,10 +34,10 @@ img {{ max-width: 100%; background: white; }}
 
 
 def write_report(comparison: Comparison, mlruns: Path, store: Path, failed: Collection[str] = ()) -> list[str]:
-    """Write comparison.md, page.html and the figures; return lines about them for people.
+    """Write comparison.md, page.html and the figures; return lines to print: the table of gains and the files' paths.
 
-    The files are in the folder of the record, or for the project's record in one of the comparison's name. `failed` are
-    keys of runs that failed now and are not recorded.
+    The files are in the record's folder; in the project's own record, in comparisons/NAME. `failed` are keys of runs
+    that failed just now and are not recorded.
     """
     from markdown import markdown as html_of  # lazy: slow import
 
@@ -51,7 +51,7 @@ def write_report(comparison: Comparison, mlruns: Path, store: Path, failed: Coll
         atomic_write(folder / f"{name}.png", content)
     text = report_text(summary, folder, store)
     atomic_write(folder / "comparison.md", text)
-    for name, content in images.items():  # a page of one file, which one can send
+    for name, content in images.items():  # embedded, so that the page is one file to send
         text = text.replace(f"({name}.png)", f"(data:image/png;base64,{base64.b64encode(content).decode()})")
     body = html_of(text, extensions=["tables"])
     atomic_write(folder / "page.html", PAGE.format(title=f"Comparison {comparison.name}", body=body))
@@ -66,7 +66,7 @@ def report_text(summary: Summary, folder: Path, store: Path) -> str:
 
 
 def comparison_page(summary: Summary) -> str:
-    """Return the page beside the studies' tables, with links to the figures of the scale."""
+    """Return the comparison's page in the folder of the studies' tables, with links to its figures."""
     comparison = summary.comparison
     name, scale = comparison.name, comparison.scale.name
     ended, every = sum(t.ended for t in summary.tuned), comparison.budget.runs * len(summary.tuned)
@@ -77,7 +77,7 @@ def comparison_page(summary: Summary) -> str:
 def _text(
     summary: Summary, title: str, figures: str = "", before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> str:
-    """Return a comparison as Markdown; a figure's link is its name after `figures`."""
+    """Return a comparison as Markdown; `figures` is the prefix of the links to figures."""
     parts = [
         title,
         said_of(summary.comparison),
@@ -113,7 +113,7 @@ def said_of(comparison: Comparison) -> str:
 
 
 def spaces_grid(summary: Summary) -> Grid:
-    """Return a row for each method: in what it was searched."""
+    """Return a row for each method: its search space."""
     return Grid("", ("method", "space"), tuple((t.entrant.name, space_text(t.entrant.space)) for t in summary.tuned))
 
 
@@ -164,7 +164,7 @@ def _short(settings: Settings) -> dict[str, object]:
 
 
 def _cards(summary: Summary, folder: Path, store: Path) -> Iterator[str]:
-    """Yield a line for each method: the card of its winner, the search's with the best dev score when it was chosen."""
+    """Yield a line for each method, with a link to the card of its winner with the best dev score when chosen."""
     for each in summary.tuned:
         best = max(each.winners, key=lambda search: each.winners[search][1], default=None)
         finals = () if best is None else each.finals[best]

@@ -30,14 +30,15 @@ NOT_RUN = "not run"
 FAILED = "failed: no trial ended with a dev score"
 NO_BASELINE = "not compared: the baseline has not run to its end"
 ESTIMATED = "estimated, not tested"
-BySearch = Mapping[int, Mapping[int, float]]  # a value for each final seed of each search; PUBLISHED is one of them
+BySearch = Mapping[int, Mapping[int, float]]  # values by search, or PUBLISHED, and by the finals' seed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """One method: by search the settings that won and their mean dev score, and the finals' dev scores and measures.
+    """One method: each search's winning settings with their mean dev score, and dev scores and measures of its finals.
 
-    `lacking` says why it has no gain: it has not run to its end, or runs failed that its mean needs. Empty if it has.
+    Finals are a winner's runs with fresh seeds. `lacking` says why there is no gain: the method is not complete, or
+    runs that its mean needs failed. Empty if there is one.
     """
 
     entrant: Entrant
@@ -47,7 +48,7 @@ class Tuned:
     # The dev scores of each search's draws, in the order of drawing; a failed one counts as the search's lowest score.
     trials: tuple[tuple[float, ...], ...]
     lacking: str
-    ended: int  # those with a dev score, and those that failed
+    ended: int  # runs with a dev score, and runs that failed
     failed: int
     core_hours: float
     finals: Mapping[int, tuple[str, ...]]  # keys
@@ -69,7 +70,7 @@ class Gain:
 
     estimate: Estimate | None
     verdict: str
-    detectable: float | None = None  # the gain that 80 % power would have found
+    detectable: float | None = None  # the gain that the test finds with 80 % power
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +83,14 @@ class Summary:
 
 
 def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iterator[Summary]:
-    """Yield what the record has of the declared comparisons at a scale that have a line in searches.csv."""
+    """Yield a summary of each declared comparison at a scale that has a line in searches.csv."""
     for name, declare in COMPARISONS.items():
         if searches["search"].str.startswith(f"{name} ").any() and (made := declare()).scale.name == scale:
             yield summarise(made, mlruns)
 
 
 def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Summary:
-    """Return what the record has of a comparison; `failed` are keys of runs that failed now and are not recorded."""
+    """Summarise a comparison from the record; `failed` are keys of runs that failed just now and are not recorded."""
     scale = comparison.scale.name
     results, searches = csv_record.read_results(scale, mlruns), csv_record.read_searches(scale, mlruns)
     scores = dev_scores(comparison, results, searches)
@@ -132,7 +133,7 @@ def _tuned(
 
 
 def _dev_of(draws: Sequence[Trial], scores: Scores) -> tuple[float, ...]:
-    """Return the dev scores of a search's draws; none before all have ended."""
+    """Return the dev scores of a search's draws; empty until all have ended."""
     found = [scores.of(trial) for trial in draws]
     lowest = min((value for value in found if value is not None), default=None)
     if lowest is None or not all(map(scores.has_ended, draws)):
@@ -147,7 +148,7 @@ def _lacking(
     scores: Scores,
     measured: Mapping[str, Mapping[Address, float]],
 ) -> str:
-    """Return why a method has no gain: its finals are not all there, or a mean over them would leave failures out."""
+    """Return why a method has no gain: finals are missing, or their mean would leave out failed ones."""
     tested = [trials for search, trials in finals.items() if search != PUBLISHED]
     known = [trial for trials in tested for trial in trials]
     scored = sum(all(trial.address in values for values in measured.values()) for trial in known)
