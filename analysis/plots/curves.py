@@ -17,7 +17,7 @@ from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
 ACROSS = 4
-MOST_LOSSES = 8  # rows; more panels answer nothing
+MOST_LOSSES = 8  # rows; with more, losses are not drawn
 NAME_WIDTH = 27  # letters of a title above a panel
 CONTRASTIVE, RANK, LOSS = "loss/contrastive", "loss/rank", "loss"
 DEV, ALIGNMENT, UNIFORMITY = "dev", "alignment", "uniformity"  # logged quantities that are not losses
@@ -25,7 +25,7 @@ RANGE = ("pi", 100)  # seaborn's name of a band from the smallest to the largest
 
 
 def all_curves(drawn: FigureData) -> Figure | None:
-    """Draw a panel for each row: its dev score less the first row's, seed by seed; of few rows another for losses."""
+    """Draw each row's dev score minus the first row's, seed by seed, and for few rows also the losses."""
     curves = drawn.curves
     if curves.empty:
         return None
@@ -61,7 +61,7 @@ def _dev_points(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def less_first(points: pd.DataFrame, reference: Row) -> pd.DataFrame:
-    """Return the points of one quantity less those of a row at the same seed and step; without that row."""
+    """Subtract a row's values at the same seed and step from the other rows' points; drop that row."""
     base = points[points["row"] == reference.label]
     both = points[points["row"] != reference.label].merge(base, on=["seed", "step"], suffixes=("", "_base"))
     return both.assign(value=both["value"] - both["value_base"])[["row", "seed", "step", "value"]]
@@ -128,7 +128,7 @@ def curves(drawn: FigureData) -> Figure | None:
 
 
 def losses(drawn: FigureData) -> Figure | None:
-    """Draw the weighted rank loss over the contrastive one, and the latter less the first row's (RankEncoder, 8)."""
+    """Draw weighted rank loss over contrastive loss, and the latter minus the first row's (RankEncoder, Fig. 8)."""
     points_shown = drawn.curves[drawn.curves["quantity"].isin((CONTRASTIVE, RANK))]
     rows = _rows_with_points(drawn.study, points_shown)
     if not rows:
@@ -242,6 +242,6 @@ def _seed_counts(frame: pd.DataFrame) -> str:
 
 
 def _spread_text(frame: pd.DataFrame) -> str:
-    """Return what lines and bands are; one seed has no band."""
+    """Explain lines and bands; one seed has no band."""
     single = "; no band: one seed" if (frame.groupby("row")["seed"].nunique() == 1).any() else ""
     return f"Lines: mean over {_seed_counts(frame)}; bands: smallest to largest{single}."

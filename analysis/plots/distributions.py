@@ -104,7 +104,7 @@ def _draw_bins(axes: Axes, by_bin: pd.DataFrame, method: str) -> None:
 
 
 def densities(drawn: FigureData) -> Figure | None:
-    """Draw the share of gold scores in each set, and what ranks gain there (RankEncoder, Fig. 9)."""
+    """Draw a histogram of gold scores for each set, and the gain of ranks there (RankEncoder, Fig. 9)."""
     tasks = [task for task in drawn.study.columns if task.endswith("_gold")]
     gold_by_task = {task: gold for task in tasks for gold in _first_gold(drawn, task)}
     if not gold_by_task:
@@ -148,6 +148,6 @@ def _set_name(task: str) -> str:
 
 
 def _first_gold(drawn: FigureData, task: str) -> list[np.ndarray]:
-    """Return the gold scores of a task, in a list; those of all rows and seeds are the same."""
+    """Return a task's gold scores in a list, empty if there are none; all rows and seeds have the same ones."""
     by_row = drawn.arrays_of(task).values()
     return [np.asarray(arrays["gold"], np.float64) for by_seed in by_row for arrays in by_seed.values()][:1]

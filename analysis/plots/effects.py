@@ -1,4 +1,4 @@
-"""Draw effects with their intervals: a line each, one colour for better, another for worse, grey where 0 is inside."""
+"""Draw effects with their intervals: a line each, one colour for better, another for worse, grey if 0 is inside."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from analysis.stats.estimate import Estimate
 from analysis.verdicts.gains import GROUPS, MethodGain, gains
 from experiments.schema.contrasts import Contrast
 
-LINE, GAP = 0.17, 0.5  # inches a line, and the room above a heading in lines
+LINE, GAP = 0.17, 0.5  # inches for each line, and lines of space above a heading
 TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
-NUMBERS, PRINTED = 6, 116  # where the numbers stand, in points from the panel
+NUMBERS, PRINTED = 6, 116  # where the texts begin, in points from the panel
 COLOURS = (
     "Blue: better; orange: worse; grey: 0 is inside the 95 % interval, which is over seeds and not corrected for "
     "the number of effects."
@@ -30,7 +30,7 @@ CAPTION = f"Points of the average of seven STS sets. Diamonds: published, BERT-b
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """An effect by its name; `estimate` is None without scores. `heading` stands above the first of several."""
+    """A named effect; `estimate` is None without scores. `heading` is drawn above the first of several effects."""
 
     name: str
     estimate: Estimate | None
@@ -44,7 +44,7 @@ class Effect:
 
 
 def direction(estimate: Estimate) -> str:
-    """Return whether an effect is better or worse, or open: its interval holds 0, or it has none."""
+    """Return "better" or "worse", or "open" if the interval contains 0 or is missing."""
     band = estimate.interval
     if band is None or band.low <= 0 <= band.high:
         return "open"
@@ -52,7 +52,7 @@ def direction(estimate: Estimate) -> str:
 
 
 def places(effects: Sequence[Effect]) -> tuple[list[float], dict[float, str]]:
-    """Return the height of each effect, and the headings by theirs."""
+    """Return the vertical place of each effect, and the headings by their places."""
     at, heights, headings = 0.0, list[float](), dict[float, str]()
     for i, effect in enumerate(effects):
         if effect.heading and (not i or effects[i - 1].heading != effect.heading):
@@ -71,7 +71,7 @@ def height(effects: Sequence[Effect]) -> float:
 
 
 def draw_effects(axes: Axes, effects: Sequence[Effect], *, named: bool = True, printed: bool = False) -> None:
-    """Draw a dot and an interval for each effect, its numbers beside it, and published effects as hollow diamonds."""
+    """Draw a dot and an interval for each effect, its numbers next to it, and published effects as hollow diamonds."""
     heights, headings = places(effects)
     frame = pd.DataFrame([_line(effect, at) for effect, at in zip(effects, heights, strict=True) if effect.estimate])
     published = [(effect.published, at) for effect, at in zip(effects, heights, strict=True) if effect.published]
@@ -104,7 +104,7 @@ def _line(effect: Effect, at: float) -> dict[str, Any]:
 
 
 def compress(axes: Axes, side: Literal["x", "y"]) -> None:
-    """Make the axis of effects logarithmic beyond a point, so that a tenth of a point is visible beside ten."""
+    """Make the axis of effects logarithmic beyond one point, so that both 0.1 and 10 points are visible."""
     low, high = (1.1 * end for end in getattr(axes, f"get_{side}lim")())
     shown = [tick for tick in TICKS if low <= tick <= high]
     names = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in shown]
@@ -133,7 +133,7 @@ def gain_intervals(drawn: FigureData) -> Figure | None:
 
 
 def _name(contrast: Contrast, base: tuple[str, ...]) -> str:
-    """Return what is compared, without what is said by the heading or twice: "DCLR over no ascent"."""
+    """Return what is compared, without what the heading says or both sides share: "DCLR over no ascent"."""
     plus, minus = (" and ".join(rows) for rows in (contrast.plus, contrast.minus))
     rest = ", ".join(part for part in minus.split(", ") if part not in plus.split(", "))
     return plus if contrast.minus == base or not rest else f"{plus} over {rest}"
@@ -150,7 +150,7 @@ def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
 
 
 def first_claims(shown: Iterable[tuple[str, str, Estimate | None, float]], scale: str) -> Figure:
-    """Draw each paper's gains over SimCSE as README's table has them: paper, words, gain and what is printed."""
+    """Draw each paper's gains over SimCSE, as in README's table, from (paper, words, gain, published gain)."""
     effects = [
         Effect(name=words, estimate=estimate, published=printed, heading=paper)
         for paper, words, estimate, printed in shown

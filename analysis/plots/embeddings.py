@@ -19,13 +19,13 @@ PAIRS, ALIKE = 40, 4.0  # the number of joined pairs, and their least gold score
 SEED = 42  # for the draw of pairs
 LONG = 95  # percentile at which the colour scale of lengths ends, as a few sentences are very long
 LENGTHS = "length_shortcut"  # studies with this column are about lengths
-MEANS = ("uniformity", LENGTHS)  # columns, or their ends, whose means over seeds stand above a panel
-JOINED = "stsb_dev"  # has both sentences of each pair; a sample seldom has
+MEANS = ("uniformity", LENGTHS)  # columns, or ends of their names, with means over seeds above a panel
+JOINED = "stsb_dev"  # has both sentences of each pair; a sample rarely does
 SAMPLES = {JOINED: "STS-B dev", "stsb_sample": "STS-B test"}
 
 
 def spaces(drawn: FigureData) -> Figure | None:
-    """Draw projections of one seed, a panel each, coloured by number of words or by density; see sphere_panels."""
+    """Draw each row's projection of one seed, coloured by number of words or by density (see sphere_panels)."""
     sample = next(task for task in drawn.study.tasks if task.endswith("_projection")).removesuffix("_projection")
     arrays = drawn.arrays_of(f"{sample}_projection")
     rows = [row for row in drawn.study.rows if row.label in arrays]
@@ -49,10 +49,10 @@ def spaces(drawn: FigureData) -> Figure | None:
     else:
         chosen = {label: dense[label][seed] for label, seed in seeds.items() if seed in dense.get(label, {})}
         sphere_panels.draw_by_density(figure, projected, shown, chosen)
+        if sample == JOINED:
+            joined = min(_join_pairs(panel, places) for panel, places in zip(projected, shown.values(), strict=True))
+            words += [f"Lines join {joined} random pairs with a gold score above {ALIKE:g}, the same in every panel."]
         words += sphere_panels.words(drawn, rows, sample, dense, positives)
-    if LENGTHS not in drawn.study.columns and sample == JOINED:
-        joined = min(_join_pairs(panel, places) for panel, places in zip(projected, shown.values(), strict=True))
-        words.insert(1, f"Lines join {joined} random pairs with a gold score above {ALIKE:g}, the same in every panel.")
     for panel, draw in zip(axes[len(rows) :], further, strict=True):
         draw(panel)
     return style.finish(figure, drawn, " ".join(words), missing_seeds(drawn.study, arrays))
@@ -70,7 +70,7 @@ def _words_on_projection(drawn: FigureData, sample: str, shown: dict[str, Arrays
 
 
 def _row_title(drawn: FigureData, row: Row, seed: int) -> str:
-    """Return a row's label with the trustworthiness of what is drawn, and the means over seeds of other columns."""
+    """Return a row's label with the drawn projection's trustworthiness, and the means over seeds of other columns."""
     words = [row.label]
     for name in drawn.study.columns:
         cell = drawn.cell(row, name)
@@ -105,7 +105,7 @@ def _join_pairs(axes: Axes, arrays: Arrays) -> int:
 
 
 def heat(drawn: FigureData) -> Figure | None:
-    """Draw cosines between a sentence, its halves and others by one model, and differences from it (CompCSE, 4)."""
+    """Draw one model's cosines of a sentence, its halves and others, and differences from them (CompCSE, Fig. 4)."""
     arrays = drawn.arrays_of("phrases")
     rows = [row for row in drawn.study.rows if row.label in arrays]
     if not rows:

@@ -73,12 +73,12 @@ def missing_scores(drawn: FigureData, names: Sequence[str]) -> list[str]:
     """Describe the scores that are missing in these columns."""
     absent = []
     for row in drawn.study.rows:
-        lacks = [name for name in names if not drawn.cell(row, name).scores]
+        missing = [name for name in names if not drawn.cell(row, name).scores]
         seeds = sorted({seed for name in names for seed in drawn.cell(row, name).missing})
-        if row.encoder is not None and len(lacks) == len(names):
+        if row.encoder is not None and len(missing) == len(names):
             absent.append(row.label)
-        elif row.encoder is not None and lacks:
-            absent.append(f"{row.label} ({', '.join(column(name).heading for name in lacks)})")
+        elif row.encoder is not None and missing:
+            absent.append(f"{row.label} ({', '.join(column(name).heading for name in missing)})")
         elif seeds:
             absent.append(f"{row.label} of seed {', '.join(map(str, seeds))}")
     return absent + _not_run(drawn.study)
@@ -89,11 +89,11 @@ def missing_seeds(study: Study, seeds_by_label: Mapping[str, Iterable[int]]) -> 
     absent = []
     for row in study.rows:
         present = set(seeds_by_label.get(row.label, ()))
-        lacks = sorted(set(row.keys()) - present)
+        missing = sorted(set(row.keys()) - present)
         if row.encoder is not None and not present:
             absent.append(row.label)
-        elif lacks:
-            absent.append(f"{row.label} of seed {', '.join(map(str, lacks))}")
+        elif missing:
+            absent.append(f"{row.label} of seed {', '.join(map(str, missing))}")
     return absent + _not_run(study)
 
 

@@ -1,4 +1,4 @@
-"""Draw scores over settings, which the rows' labels name: a grid of two settings, differences over one."""
+"""Draw scores against settings, which are read from the rows' labels: a grid of two settings, or lines over one."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def row_position(label: str) -> RowPosition:
 
 
 def grid(drawn: FigureData) -> Figure | None:
-    """Draw the mean score of every pair of two settings, and frame the highest; equal lines are one."""
+    """Draw the mean score of every pair of two settings, and frame the highest; lines with equal scores are merged."""
     study, name = drawn.study, drawn.study.columns[0]
     places = {row.label: _two_settings(study, row) for row in study.rows}
     scored = {places[row.label]: cell for row in study.rows if (cell := drawn.cell(row, name)).scores}
@@ -101,7 +101,7 @@ def _is_close(best: Cell, other: Cell) -> bool:
 
 
 def _distinct_lines(scored: Mapping[tuple[float, float], Cell], down: Sequence[float]) -> list[list[float]]:
-    """Return the first settings, together where all their scores are the same as shown."""
+    """Return the values of the first setting, grouped if all their scores are the same as shown."""
     lines: dict[tuple[object, ...], list[float]] = {}
     for y in down:
         shown = tuple(
@@ -110,7 +110,7 @@ def _distinct_lines(scored: Mapping[tuple[float, float], Cell], down: Sequence[f
             if at == y
             for seed, score in cell.scores.items()
         )
-        lines.setdefault(shown or (y,), []).append(y)  # those without scores are not the same
+        lines.setdefault(shown or (y,), []).append(y)  # without scores, each is its own group
     return list(lines.values())
 
 
@@ -122,7 +122,7 @@ def _two_settings(study: Study, row: Row) -> tuple[float, float]:
 
 
 def _draw_heat_map(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int, int, significance.Summary]]) -> None:
-    """Draw colours and numbers for (row, column, score), and a dash where there is no score; the first row below."""
+    """Draw colours and numbers for (row, column, score), and a dash for no score; the first row is at the bottom."""
     means, texts = np.full(shape, np.nan), np.full(shape, DASH, dtype=object)
     for i, j, summary in cells:
         means[i, j] = summary.mean
@@ -144,7 +144,7 @@ def _draw_heat_map(axes: Axes, shape: tuple[int, int], cells: Sequence[tuple[int
 
 
 def lines(drawn: FigureData) -> Figure | None:
-    """Draw what each setting is worth over the first one, seed by seed: a panel for each column, a line a backbone.
+    """Draw each setting's gain over the first one, seed by seed: a panel for each column, a line for each backbone.
 
     A row without the setting is a dashed line.
     """

@@ -1,4 +1,4 @@
-"""Write names beside the ends of lines and beside points, moved by adjustText to where they touch nothing."""
+"""Write names next to the ends of lines and next to points; adjustText moves them so that they touch nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +14,13 @@ from analysis.plots.style import INK
 
 SIZE = 7.5
 HALO = withStroke(linewidth=1.5, foreground="white")  # for names that lie on lines
-ROUNDS = 500  # of adjustText; a limit of time would draw another figure on another machine
+ROUNDS = 500  # of adjustText; with a time limit, figures would depend on the machine
 
 
 def beside_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write names right of the ends of lines, (x, y, name, colour) each, moved up or down; one for lines that coincide.
+    """Write names to the right of the ends of lines, (x, y, name, colour) each; lines that coincide share a text.
 
-    The y axis must have its final limits and scale.
+    Names are moved up or down. The y axis must have its final limits and scale.
     """
     at: dict[tuple[float, float], list[tuple[str, str]]] = {}
     for x, y, *said in ends:
@@ -41,13 +41,13 @@ def beside_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> No
     }
     adjust_text(texts, ax=axes, iter_lim=ROUNDS, **free)
     for text, (x, _) in zip(texts, at, strict=True):
-        text.set(x=x, ha="left")  # it is centred on a place that moves with the layout
+        text.set(x=x, ha="left")  # adjustText centres it on a place that moves with the layout
 
 
 def beside_points(
     axes: Axes, points: Sequence[tuple[float, float, str]], colours: Sequence[str] = (), others: Sequence = ()
 ) -> None:
-    """Write names near points, (x, y, name) each, with a line to each point that has to be further away."""
+    """Write names near points, (x, y, name) each, with a line from each that is far from its point."""
     texts = [
         axes.text(x, y, name, fontsize=SIZE, color=_darker(colour), path_effects=[HALO])
         for (x, y, name), colour in zip(points, colours or [INK] * len(points), strict=True)
@@ -80,4 +80,4 @@ def _darker(colour: str) -> str:
 def _lay_out(axes: Axes) -> None:
     figure = axes.get_figure(root=True)
     assert isinstance(figure, Figure)
-    figure.draw_without_rendering()  # after which positions on it are final
+    figure.draw_without_rendering()  # makes positions final

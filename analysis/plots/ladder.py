@@ -15,7 +15,7 @@ from analysis.verdicts.gains import gains
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, SIMCSE, student_label, teacher_label
 
 SCORE = "sts_avg"
-NEAR = 3.0  # a teacher within these points of SimCSE's score as a teacher is in its range
+NEAR = 3.0  # points; a teacher's score this close to the teacher SimCSE's is in its range
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Rung:
 
 
 def teacher_ladder(drawn: FigureData) -> Figure | None:
-    """Draw a panel for each loss, the best teacher on top; None if no student and its teacher have scores."""
+    """Draw a panel for each loss, the best teacher on top; None unless a student and its teacher have scores."""
     ladders = {loss: rungs for loss in LOSSES if (rungs := rungs_of(drawn, loss))}
     if not ladders:
         return None
@@ -74,13 +74,13 @@ def rungs_of(drawn: FigureData, loss: str) -> tuple[Rung, ...]:
 
 
 def order_of(rungs: Sequence[Rung]) -> Estimate | None:
-    """Return whether gains rise with teachers' scores, without the teacher in shuffled order."""
+    """Return the rank correlation of teachers' and students' scores, without the teacher in shuffled order."""
     ordered = [rung for rung in rungs if rung.name != SHUFFLED]
     return dose_response([rung.dose for rung in ordered], [rung.scores for rung in ordered])
 
 
 def parts_of(rungs: Sequence[Rung]) -> dict[str, list[Rung]]:
-    """Return the teachers in SimCSE's range, and those without MiniLM, by what the caption calls them."""
+    """Return two groups of rungs, by their names in the caption: in SimCSE's range, and without MiniLM."""
     centres = [rung.dose for rung in rungs if rung.name == SIMCSE]
     near = [rung for rung in rungs if any(abs(rung.dose - centre) <= NEAR for centre in centres)]
     others = [rung for rung in rungs if "MiniLM" not in rung.name]

@@ -1,4 +1,4 @@
-"""Draw scores: differences from a reference with their intervals, and a plane of two scores and a third."""
+"""Draw scores: differences from a reference with intervals, and two scores in a plane coloured by a third."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ from analysis.stats.contrast_tests import estimate_contrast
 from experiments.schema.columns import column
 from experiments.schema.study import Row
 
-CHANCE = ".random"  # a metric's name with this is the expected score of a random order, where the record has it
-BAR_PLACES = 9  # points of a bar that names keep clear of
+CHANCE = ".random"  # suffix of a metric's name: its expected score for a random order, if recorded
+BAR_PLACES = 9  # points on an error bar that names avoid
 DEVIATIONS = 4.0  # a colour scale spans at least as many deviations over seeds, so that noise looks like noise
 
 
@@ -77,7 +77,7 @@ def _effects(drawn: FigureData, group: str, named: Sequence[tuple[str, Row]], *,
 
 
 def chance_level(drawn: FigureData, row: Row, name: str) -> float | None:
-    """Return the expected score of a random order in a column, if the record has it for every set."""
+    """Return the expected score of a random order in a column, if it is recorded for every set."""
     about = column(name)
     metrics = {task: drawn.study.metric_of(row, name, task) for task in about.tasks}
     levels = [drawn.mean_score(row, task, metric + CHANCE) for task, metric in metrics.items()]
@@ -127,7 +127,7 @@ def scatter(drawn: FigureData) -> Figure | None:
 
 
 def colour_range(summaries: Sequence[significance.Summary]) -> tuple[float, float]:
-    """Return the ends of a colour scale: of the means, but at least four mean deviations over seeds."""
+    """Return the ends of a colour scale: the means' range, widened to at least four mean deviations over seeds."""
     means = [each.mean for each in summaries]
     low, high = min(means), max(means)
     deviations = [each.sd for each in summaries if each.sd is not None]

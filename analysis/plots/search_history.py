@@ -53,7 +53,7 @@ def _importances_text(searched: Sequence[SearchTrials]) -> str:
 
 
 def best_of_resampled_trials(scores: Sequence[float], draws: int = DRAWS) -> pd.DataFrame:
-    """Return the expected best of k trials, as `best`, and between which 95 % lie if the trials are drawn anew."""
+    """Return the expected best of k trials as `best`, and its 95 % range over resampled trials as `low` and `high`."""
     drawn = generator(draws).choice(scores, (draws, len(scores)))
     curves = np.array([expected_maximum(each.tolist()) for each in drawn])
     low, high = np.percentile(curves, (2.5, 97.5), axis=0)
@@ -61,7 +61,7 @@ def best_of_resampled_trials(scores: Sequence[float], draws: int = DRAWS) -> pd.
 
 
 def _draw_expected_best(axes: Axes, of_method: Sequence[SearchTrials]) -> None:
-    """Draw a method's searches, a grid dashed."""
+    """Draw a method's searches, with grid searches dashed."""
     colour = style.look_of(style.name_of(of_method[0].search.start.method)).colour
     for trials in of_method:
         found = best_of_resampled_trials(trials.scored_trials["score"].tolist())

@@ -65,7 +65,7 @@ def arrays_if_declared(drawn: FigureData, task: str) -> ByRow:
 
 
 def further_panels(drawn: FigureData, rows: Sequence[Row], dense: ByRow, positives: ByRow) -> list[Draw]:
-    """Return what draws the panels beside the projections: cosines of all pairs, and positives by method."""
+    """Return functions that draw the panels after the projections: cosines of all pairs, and positives by method."""
     cosines: list[Draw] = [partial(_draw_pair_cosines, rows=rows, dense=dense)] if dense else []
     looked_at = [row for row in rows if kind_of_positives(row) and row.label in positives]
     return cosines + [partial(_draw_positives, drawn=drawn, row=row, by_seed=positives[row.label]) for row in looked_at]
@@ -92,7 +92,7 @@ def _draw_pair_cosines(axes: Axes, *, rows: Sequence[Row], dense: ByRow) -> None
     sns.lineplot(frame, x="cosine", y="density", errorbar=("pi", 100), err_kws=style.BAND, ax=axes, **shown)
     dimensions = min(int(arrays["dimensions"]) for by_seed in dense.values() for arrays in by_seed.values())
     even, top = even_density(middles, dimensions), frame["density"].max()
-    visible = np.where(even > top, np.nan, even)  # what is above the other curves would cross their legend
+    visible = np.where(even > top, np.nan, even)  # above the other curves it would cross their legend
     axes.plot(middles, visible, color=style.INK, linewidth=0.9, linestyle=":", label="even")
     seen = frame.groupby("cosine")["density"].max().to_numpy()
     left = middles[np.maximum(seen, even) > 0.01 * top].min()

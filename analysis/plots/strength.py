@@ -24,7 +24,7 @@ PUBLISHED = "BERT-base, published"
 ALIKE, TUNED = "same settings as SimCSE's", "tuned as SimCSE is"
 # From the weakest backbone to the strongest: its name, and its scale where the record has runs of the papers' methods.
 BACKBONES = {"wiki-tiny": "small", "wiki-mini": "", "wiki-medium": "", "minilm-remasked": "minilm", PUBLISHED: ""}
-# By scale and paper: the study, the row, and SimCSE's row beside it.
+# By scale and paper: the study, the row, and SimCSE's row to compare with.
 ROWS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {
     "small": {
         "RankCSE": ("plan2-first-plan", "ListNet, one epoch", "SimCSE, one epoch"),
@@ -59,7 +59,7 @@ class Gain:
 
 
 def gains_by_strength(choose: Choose, tuned: Mapping[str, Estimate] | None = None) -> list[Gain]:
-    """Return the gains that are recorded and those in print; `tuned` has those of equal tuning on wiki-tiny."""
+    """Return the recorded and the published gains; `tuned` has the gains on wiki-tiny with equal tuning."""
     sd = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
     printed = {paper: Estimate(gain, Interval(gain - sd, gain + sd)) for paper, gain in printed_by_paper().items()}
     found = [Gain(paper, PUBLISHED, PUBLISHED, estimate) for paper, estimate in printed.items()]

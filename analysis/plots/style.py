@@ -71,7 +71,7 @@ class Look:
     dash: Any = "-"
 
 
-# Every two differ under the three kinds of colour blindness too, or else in lightness (a test measures it).
+# Colours in one figure of a paper differ, also for protanopes and deuteranopes (a test measures it).
 LOOKS: Mapping[str, Look] = {
     "SimCSE": Look("#333333", "o", "-"),
     "DiffCSE": Look("#E69F00", "s", (0, (4, 1.2))),
@@ -100,7 +100,7 @@ LIGHTER = (0.0, 0.3, 0.5, 0.15, 0.62)
 
 
 def name_of(method: Method) -> str:
-    """Return what figures call a method: its class, or the variant where a paper draws two of them."""
+    """Return a method's name in figures: its class, or its variant where a paper draws two of them."""
     match method:
         case RankEncoder():
             return "RankEncoder"
@@ -116,14 +116,14 @@ def name_of(method: Method) -> str:
 
 
 def method_of(row: Row) -> str:
-    """Return the name of the method that a row shows; ranks are RankEncoder's, on whatever encoder."""
+    """Return the name of the method that a row shows; scoring by ranks is RankEncoder's, on any encoder."""
     if not isinstance(row.encoder, Run):
         return "untrained" if row.encoder else "not run"
     return "RankEncoder" if isinstance(row.scorer, Ranked) else name_of(row.encoder.method)
 
 
 def look_of(name: str) -> Look:
-    """Return a method's look: its own in LOOKS, else a spare one by its place among the methods without their own."""
+    """Return a method's look in LOOKS or, if it has none, a spare one by its place among such methods."""
     if name in LOOKS:
         return LOOKS[name]
     named = {*LOOKS, RankCSE.__name__, MLM.__name__}  # these two have other names in figures
@@ -135,7 +135,7 @@ def look_of(name: str) -> Look:
 def looks(rows: Sequence[Row]) -> dict[str, Look]:
     """Return a look for each row label: the first row of a method has the method's own, others have spare ones."""
     by_label, seen = dict[str, Look](), set[str]()
-    others = (*SPARE_LOOKS[1:], SPARE_LOOKS[0])  # the first may be that of a method without its own
+    others = (*SPARE_LOOKS[1:], SPARE_LOOKS[0])  # the first may be taken by a method without its own look
     spare = (variant(look, count) for count in itertools.count() for look in others)
     for row in rows:
         name = method_of(row)
@@ -222,6 +222,6 @@ def caption(figure: Figure) -> str:
 
 
 def colour_bar(figure: Figure, shown: ScalarMappable, axes: Sequence[Axes], label: str, **look: Any) -> None:
-    """Add the colour scale beside its panels."""
+    """Add the colour scale next to its panels."""
     bar = figure.colorbar(shown, ax=list(axes), label=label, pad=0.01, **look)
     bar.outline.set_visible(False)
