@@ -1,6 +1,6 @@
-"""Make README's four lines: what each paper's first claim comes to here, by which reading and training, and why."""
+"""Make README's table of answers: each paper's gain in print, its gains here, and whether to believe it and why."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from analysis.cells import Results
@@ -12,14 +12,14 @@ from analysis.verdicts.gains import printed_by_paper
 from experiments.cli.console import counted
 from experiments.schema.contrasts import MEAN, Contrast
 
-Choose = Callable[[str], list[Results]]  # the results of the studies of a name
+Choose = Callable[[str], list[Results]]  # the results of the studies that a name selects
 NOT_RUN = "not run yet"
 PLAN = "plan2-first-plan"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A gain: the words before it, its study, the rows that it is the difference of, and whether seed by seed."""
+    """A gain to show: the words before it, its study, the two rows it compares, and whether seed by seed."""
 
     words: str
     study: str
@@ -28,7 +28,7 @@ class Shown:
     paired: bool = False
 
 
-# By paper what is shown of its gain, and whether to believe the paper here. A gain that is not recorded says so.
+# By paper: the gains to show, and whether to believe the paper. A gain that is not recorded says so.
 ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
     "RankCSE": (
         (
@@ -96,7 +96,7 @@ def answers_grid(choose: Choose) -> Grid:
 
 
 def gains_shown(choose: Choose) -> list[tuple[str, str, Estimate | None, float]]:
-    """Return of each line the paper, the words before each gain, the gain and what is printed."""
+    """Return each gain shown: its paper, the words before it, its estimate, and the paper's printed gain."""
     printed = printed_by_paper()
     return [
         (paper, each.words, _gain(choose, each), printed[paper])
@@ -116,15 +116,12 @@ def _shown(choose: Choose, shown: Shown) -> str:
     estimate = _gain(choose, shown)
     if estimate is None:
         return f"{shown.words}: {NOT_RUN}"
-    seeds = counted(estimate.n, "seed")
-    return f"{shown.words}: {estimate_text(estimate)}, {seeds}"
+    return f"{shown.words}: {estimate_text(estimate)}, {counted(estimate.n, 'seed')}"
 
 
 def contrast_of(results: Results, plus: str, minus: str) -> Contrast:
-    """Return the declared contrast of two rows in the STS average, or one as if it were declared."""
-    of_rows: Sequence[Contrast] = [
-        each
-        for each in results.study.contrasts
-        if isinstance(each, Contrast) and (each.plus, each.minus, each.column) == ((plus,), (minus,), "sts_avg")
-    ]
-    return of_rows[0] if of_rows else Contrast(claim="", kind=MEAN, plus=(plus,), minus=(minus,), column="sts_avg")
+    """Return the declared contrast of two rows in the STS average, or make one if none is declared."""
+    for each in results.study.contrasts:
+        if (each.plus, each.minus, each.column) == ((plus,), (minus,), "sts_avg"):
+            return each
+    return Contrast(claim="", kind=MEAN, plus=(plus,), minus=(minus,), column="sts_avg")

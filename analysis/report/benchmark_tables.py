@@ -1,6 +1,6 @@
 """Make the benchmark blocks of the pages from analysis/measured/*.csv, which tests/benchmarks/ wrote.
 
-Those of docs/rehearsal.md are from rehearsal.csv, in which each method and study that can be rehearsed has a line.
+The blocks of docs/rehearsal.md come from rehearsal.csv, with a line for each method and study that can be rehearsed.
 """
 
 import re
@@ -16,9 +16,9 @@ from analysis.report.blocks import block
 from analysis.report.formats import DASH, number, table
 from experiments.schema.recipes import BACKBONES
 
-METHODS = "as published"  # in the place of a study's name, for methods
+METHODS = "as published"  # replaces the study's name in a method's line
 GIB_OF_MIB = 1 / 1024
-OFF = 1.5  # times a forecast from which it counts as wrong
+OFF = 1.5  # a forecast wrong by this factor is marked
 METHOD_HEADER = (
     "method",
     "backbone",
@@ -60,7 +60,7 @@ def meets_aim(ratio: float, aim: str) -> str:
 
 
 def exponent(x: pd.Series, y: pd.Series) -> float:
-    """Return the slope of log y over log x, by least squares, without y of zero, which were too small to measure."""
+    """Return the slope of log y over log x, by least squares; y of zero, too small to measure, are left out."""
     seen = y > 0
     return float(np.polyfit(np.log(x[seen]), np.log(y[seen]), 1)[0])
 
@@ -129,7 +129,7 @@ def rehearsed_methods_block(frame: pd.DataFrame) -> str:
 
 
 def rehearsed_studies_block(frame: pd.DataFrame) -> str:
-    """Return the row of each study that was started, what it was scored on and why one failed, as Markdown."""
+    """Return, as Markdown, the row that was started in each study, what it was scored on, and why it failed if so."""
     lines = frame[frame["study"] != METHODS].to_dict("records")
     idle = [line["study"] for line in lines if not line["row"]]
     started = [line for line in lines if line["scored"] or line["failed"]]
@@ -165,7 +165,7 @@ def _method_row(line: Mapping[str, Any], reference: Mapping[str, Any] | None) ->
         f"{batch} of {cut[1]}" if (cut := re.search(r"batch_size \d+, published (\d+)", line["changes"])) else batch,
         str(line["tokens"]),
         number(memory and memory * GIB_OF_MIB),
-        *_beside(seconds, _expected_seconds(line, reference)),
+        *_time_texts(seconds, _expected_seconds(line, reference)),
         f"after {line['resumed_after']}" if line["resumed_after"] else DASH,
         str(line["identical"]) or DASH,
         str(line["scored"]),
@@ -173,7 +173,7 @@ def _method_row(line: Mapping[str, Any], reference: Mapping[str, Any] | None) ->
 
 
 def _reference(name: str, backbone: str) -> tuple[str, str]:
-    """Return the row from whose time another's is expected: SimCSE's on its backbone, for that one on BERT-base."""
+    """Return the row that forecasts a row's time: SimCSE on the same backbone, or on BERT-base for SimCSE itself."""
     return ("simcse", "bert-base-uncased" if name == "simcse" else backbone)
 
 
@@ -185,7 +185,7 @@ def _expected_seconds(line: Mapping[str, object], reference: Mapping[str, object
     return took * work / of if took and work and of else None
 
 
-def _beside(measured: float | None, expected: float | None) -> tuple[str, str, str]:
+def _time_texts(measured: float | None, expected: float | None) -> tuple[str, str, str]:
     ratio = measured / expected if measured and expected else None
     text = number(ratio)
     return number(measured), number(expected), f"**{text}**" if ratio and not 1 / OFF <= ratio <= OFF else text

@@ -1,4 +1,4 @@
-"""The record that pages are made from, and their generated parts: blocks between sentences, values inside them.
+"""Fill the generated parts of pages from the record: blocks between sentences, values inside them.
 
 `<!-- KIND NAME SCALE -->` begins a block and `<!-- end -->` ends it; a function that has `@block("KIND")` or
 `@block("KIND NAME")` makes it. `<!-- value NAME -->8<!-- -->` is a value of `analysis/report/values.py`.
@@ -42,14 +42,14 @@ class Record:
         self.plan = cache(lambda scale: PlanVerdicts(tuple(map(self.of, self.studies(["plan"], scale)))))
 
     def results(self, scale: str) -> pd.DataFrame:
-        """Return every score with its run, of the record that has the scale."""
+        """Return every score and its run in the record that holds the scale."""
         folder = csv_record.folder_for(scale, self._mlruns)
         if folder not in self._results:
             self._results[folder] = csv_record.read_results(scale, self._mlruns)
         return self._results[folder]
 
     def studies(self, names: Sequence[str], scale: str) -> list[Study]:
-        """Return the studies of these names, each made once, so that the keys of its runs are hashed once."""
+        """Return the named studies; each is made once, so that the keys of its runs are hashed once."""
         if (*names, scale) not in self._chosen:
             chosen = catalogue.choose_studies(list(names), scale)
             made = [self._studies.setdefault((study.scale.name, study.name), study) for study in chosen]
@@ -73,7 +73,7 @@ class Request:
     record: Record
 
     def choose(self, names: str) -> list[Results]:
-        """Return the results of the studies of a name."""
+        """Return the results of the studies that a name selects."""
         return list(map(self.record.of, self.record.studies([names], self.scale)))
 
     @property
@@ -92,7 +92,7 @@ BLOCKS: dict[str, Callable[[Request], str | Grid]] = {}
 
 
 def block(*kinds: str, of: Callable[[Request], tuple[Any, ...]] = lambda ask: ()) -> Callable[[Maker], Maker]:
-    """Register a function that makes the blocks of a kind, or of a kind and a name; `of` returns its arguments."""
+    """Register a function that makes the blocks of a kind, or of a kind and a name; `of` makes its arguments."""
 
     def register(function: Maker) -> Maker:
         BLOCKS.update(dict.fromkeys(kinds, lambda ask: function(*of(ask))))

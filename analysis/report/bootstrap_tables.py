@@ -42,7 +42,7 @@ HOW_OVER = (
 
 
 def two_row_differences(study: Study) -> list[Contrast]:
-    """Return the study's contrasts of one row's mean against another's that are about a claim, or a plan's control."""
+    """Return the study's contrasts of two rows' means that are about a claim or are a plan's control."""
     about = (each for each in study.contrasts if each.claim or each.role != EXPLORATORY)
     return [contrast for contrast in about if contrast.is_of_two_rows]
 
@@ -90,7 +90,7 @@ def _pairs_line(
 
 
 def pairs_and_seeds(plan: PlanVerdicts, drawn: pd.DataFrame) -> list[tuple[Verdict, "OfBoth"]]:
-    """Return the plan's verdicts that have an estimate over seeds and pairs in `drawn`, each with it."""
+    """Return the plan's verdicts that have an estimate over seeds and pairs in `drawn`, each with that estimate."""
     studies = {contrast: results.study for results in plan.planned for contrast in results.study.contrasts}
     of_both = [
         (verdict, _of_both(studies[verdict.contrast], verdict.contrast, drawn))
@@ -102,7 +102,7 @@ def pairs_and_seeds(plan: PlanVerdicts, drawn: pd.DataFrame) -> list[tuple[Verdi
 
 @block("pairs-and-seeds", of=lambda ask: (ask.plan, ask.record.pairs(ask.scale)))
 def pairs_and_seeds_block(plan: PlanVerdicts, drawn: pd.DataFrame) -> str:
-    """Return the plan's contrasts over seeds, and over seeds and pairs where `drawn` has that, as Markdown."""
+    """Return the plan's contrasts over seeds, and over seeds and pairs if `drawn` has them, as Markdown."""
     rows = [
         (
             claim_text(verdict.contrast),
@@ -122,7 +122,7 @@ def pairs_and_seeds_block(plan: PlanVerdicts, drawn: pd.DataFrame) -> str:
 
 
 def what_it_excludes(band: Interval | None, margin: float | None) -> str:
-    """Return where an interval lies: beside 0 or not, within the margin or not."""
+    """Say whether an interval holds 0, and whether it lies within the margin."""
     if band is None or margin is None:
         return DASH
     zero = "holds 0" if band.low <= 0 <= band.high else "excludes 0"

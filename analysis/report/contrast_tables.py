@@ -45,7 +45,7 @@ def contrasts_text(study: Study, verdicts: Sequence[Verdict]) -> str:
 
 
 def contrasts_grid(verdicts: Sequence[Verdict]) -> Grid:
-    """Return a line for each contrast that no plan judges; with words where a margin was declared."""
+    """Return a line for each contrast that no plan judges; with verdicts if a margin was declared."""
     header = ["claim", "contrast", "column", "difference", "95 % interval", "seeds", "by", "published"]
     lines = [[verdict.tested.claim, *_texts(verdict)] for verdict in verdicts]
     if any(verdict.word for verdict in verdicts):
@@ -120,7 +120,7 @@ def _texts(verdict: Verdict) -> tuple[str, ...]:
 def _verdict_texts(verdict: Verdict) -> tuple[str, str]:
     margin = verdict.tested.margin if isinstance(verdict.tested, Contrast) else None
     words = ": ".join(filter(None, (verdict.text, verdict.reason if verdict.word else "")))
-    return ("" if margin is None else f"{margin:g}") or DASH, words or DASH
+    return DASH if margin is None else f"{margin:g}", words or DASH
 
 
 def _kind(tested: Contrast | Finding) -> str:

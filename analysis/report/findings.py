@@ -1,4 +1,4 @@
-"""Make the tables of REPORT.md on no single paper: choosing seeds by dev, seeds that an effect needs, costs."""
+"""Make the tables of REPORT.md about no single paper: choosing seeds by dev, seeds needed for an effect, costs."""
 
 import math
 from collections.abc import Sequence
@@ -45,11 +45,11 @@ class Seeds:
         return cls([dev[seed] for seed in both], [test[seed] for seed in both])
 
     def gained_by_dev(self, n: int) -> float | None:
-        """Return the test points expected of the best of n seeds by dev, less the mean of all."""
+        """Return the expected test score of the best of n seeds by dev, minus the mean of all seeds."""
         return float(expected_choice(self.dev, self.test)[n - 1]) - mean(self.test) if n <= len(self.test) else None
 
     def gained_by_test(self, n: int) -> float | None:
-        """Return the same if the test score itself chooses."""
+        """Return the same for seeds chosen by the test score itself."""
         return float(expected_maximum(self.test)[n - 1]) - mean(self.test) if n <= len(self.test) else None
 
 
@@ -88,7 +88,7 @@ def seeds_for(effect: float, deviation: float) -> int:
     """Return the least number of seeds a side that detects an effect with 80 % power."""
     if deviation <= 0:
         raise ValueError(f"deviation must be above 0, got {deviation}")
-    seeds = max(2, math.floor(2 * (2.8 * deviation / effect) ** 2) - 2)  # a normal law needs no more than about that
+    seeds = max(2, math.floor(2 * (2.8 * deviation / effect) ** 2) - 2)  # about what a normal approximation needs
     while seeds > 2 and detectable_gain(deviation, seeds - 1, ALPHA) <= effect:
         seeds -= 1
     while detectable_gain(deviation, seeds, ALPHA) > effect:
@@ -98,7 +98,7 @@ def seeds_for(effect: float, deviation: float) -> int:
 
 @block("findings costs", of=lambda ask: (ask.record,))
 def costs_grid(record: Record) -> Grid:
-    """Return what several ways to spend more training gain over SimCSE of one epoch."""
+    """Return the gains over one epoch of SimCSE of several ways to spend more on training."""
     rows = []
     for words, study, label in SPENT:
         declared = next(row for row in record.studies([study], "small")[0].rows if row.label == label)

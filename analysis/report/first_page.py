@@ -17,9 +17,9 @@ from cse_core.run import Run
 from experiments.plan.pilots import SCORING
 from experiments.schema.contrasts import NEGATIVE, POSITIVE
 
-Choose = Callable[[str], list[Results]]  # the results of the studies of a name
+Choose = Callable[[str], list[Results]]  # the results of the studies that a name selects
 ALL = "all"
-ON_TEST_SENTENCES = "SimCSE, the test sets' sentences over SimCSE"  # of the study of the baselines
+ON_TEST_SENTENCES = "SimCSE, the test sets' sentences over SimCSE"  # in the study `baselines`
 
 
 @block("page summary", of=lambda ask: (ask.choose, ask.plan))
@@ -63,7 +63,7 @@ def _control_text(control: Verdict) -> str:
 
 @block("page findings", of=lambda ask: (ask.choose, ask.plan, Seeds.of(ask.record)))
 def findings_block(choose: Choose, plan: PlanVerdicts, simcse: Seeds) -> str:
-    """Return what needs no GPU, a line and a number each."""
+    """Return the findings that need no GPU, a line with numbers for each."""
     lines = [
         _leakage(choose("overlap")[0]),
         f"**Averages.** {len(report_blocks.averages_grid().rows)} printed averages are not the mean of their row; "
@@ -109,7 +109,7 @@ def _choosing(simcse: Seeds) -> str:
 
 
 def _test_sentences(plan: PlanVerdicts, baselines: Results) -> str:
-    """Say what the plan's controls of scoring, and a baseline, gain by the test sentences."""
+    """Say how much the plan's controls of scoring, and a baseline, gain from the test sentences."""
     controls = {each.contrast.role: each.estimate for each in plan.contrasts if each.contrast.family == SCORING}
     fitted = [controls.get(role) for role in (POSITIVE, NEGATIVE)]
     trained = [gain.estimate for gain in gains(baselines) if gain.contrast.name == ON_TEST_SENTENCES]

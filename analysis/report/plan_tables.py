@@ -1,4 +1,4 @@
-"""The plan as a table, and its verdicts: a line a contrast, a line a claim."""
+"""Make the tables of the plan and of its verdicts: a line for each contrast or claim."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from experiments.schema.contrasts import ONE_LOOK, PRIMARY, SPREAD, Contrast, lo
 from experiments.schema.hypotheses import Cost, Order, Trend, Untested
 from experiments.schema.study import Study
 
-STAGES = {"A": "plan2", "D": "plan2-quality"}  # of the second plan, and what each has its contrasts in
+STAGES = {"A": "plan2", "D": "plan2-quality"}  # of the second plan, with the studies of their contrasts
 BAND = "95 % interval"
 TESTS = (f"p: effect {MINUS} 0", "p: within the margin")
 
@@ -91,7 +91,7 @@ def claims_grid(studies: Iterable[Study], plan: PlanVerdicts) -> Grid:
 
 
 def planned_sentence(plan: PlanVerdicts) -> str:
-    """Return how many contrasts and other claims have which verdict, after how many seeds, and which controls fail."""
+    """Return a sentence that counts the verdicts on contrasts and other claims, with seeds and failing controls."""
     primaries, others = plan.primaries, [verdict.word for verdict in plan.others]
     blocked = {family: why for family, (word, why) in plan.blocked.items() if word == NOT_TESTABLE}
     open_ones, most = (INCONCLUSIVE, NOT_TESTABLE, NOT_RUN), looks_at(plan.planned[0].study.scale.name)[-1]
@@ -108,7 +108,7 @@ def planned_sentence(plan: PlanVerdicts) -> str:
 
 
 def _seeds_text(primaries: Sequence[Verdict]) -> str:
-    """Say how many contrasts have how many seeds at their last complete look."""
+    """Count the contrasts by their number of seeds at the last complete look."""
     seeds = Counter(verdict.estimate.n for verdict in primaries if verdict.estimate)
     counts = [f"{count} after {n}" for n, count in sorted(seeds.items(), reverse=True)]
     if counts and (without := sum(verdict.estimate is None for verdict in primaries)):
@@ -160,7 +160,7 @@ def claim_text(contrast: Contrast) -> str:
 
 @block("plan verdicts", of=lambda ask: (ask.plan,))
 def verdicts_block(plan: PlanVerdicts) -> str:
-    """Return the verdicts as Markdown, below what the controls say of whole families."""
+    """Return the verdicts as Markdown, below a list of families with failed or missing controls."""
     families = [f"- **{family}**: {word}: {why}." for family, (word, why) in plan.blocked.items()]
     return "\n".join([*families, "", markdown(verdicts_grid(plan.contrasts, plan.moderated))]).lstrip("\n")
 
@@ -190,7 +190,7 @@ def others_grid(judged: Sequence[Verdict]) -> Grid:
 
 
 def _would_decide(judged: Verdict) -> str:
-    """Return which estimate would decide a claim, and for deviations which true ratio would with 80 % power."""
+    """Return which estimate would decide a claim, and for deviations the true ratio detected with 80 % power."""
     tested, (least, most) = judged.tested, claimed_range(judged.tested)
     if isinstance(tested, Cost):
         where = f"up to {most:g}" if tested.at_most else f"from {least:.2f} to {most:.2f}"

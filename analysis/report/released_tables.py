@@ -1,4 +1,4 @@
-"""Make the grids of the public checkpoints: what is printed for each, what it scores here, and whether that agrees."""
+"""Make the grids of the public checkpoints: what is printed for each, what it scores here, and whether they agree."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def released_grid(results: Results) -> Grid:
 
 @block("released", of=lambda ask: (ask.choose(ask.name),))
 def released_block(studies_results: Sequence[Results]) -> str:
-    """Return both studies' grids as Markdown, their counts, and what is to be known of single rows."""
+    """Return both studies' grids as Markdown, their counts, and notes on single rows."""
     parts = []
     for results in studies_results:
         counts = summary(compare(results.study, results.value))

@@ -18,7 +18,7 @@ from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER, column
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
 
 SEVEN = 7  # tasks of a published average
-# Means that the text of REPORT.md rests on: the study, and its rows and columns.
+# Means that the text of REPORT.md relies on: the study, and its rows and columns.
 MEANS = {
     "halves": ("compcse-halves", [(label, "left_nearer") for label in ("CompCSE", "SimCSE", "DiffCSE")]),
 }
@@ -94,7 +94,7 @@ def mismatches_grid() -> Grid:
 
 @block("runs", of=lambda ask: (ask.record.studies([ask.name], ask.scale), ask.record.results(ask.scale)))
 def runs_grid(studies: Sequence[Study], results: pd.DataFrame) -> Grid:
-    """Return, for each study, its rows, its runs and those they need, how many are recorded, and hours of training.
+    """Return for each study how many rows, runs (with those they need) and recorded runs it has, and hours of training.
 
     Hours are measured, or at scale `paper` estimated for one GPU.
     """
@@ -121,13 +121,13 @@ def runs_grid(studies: Sequence[Study], results: pd.DataFrame) -> Grid:
 
 
 def _is_drawn(study: Study, jobs: Mapping[str, Job], done: Done) -> bool:
-    """Whether a study has a figure: its view is one, and half of the runs in its rows are recorded."""
+    """Whether a study has a figure: its view is drawn, and at least half of its rows' runs are recorded."""
     keys = {run.key for row in study.rows for run in row.runs()}
     recorded = sum(key in jobs and missing(jobs[key], done) is None for key in keys)
     return study.view not in UNDRAWN and 2 * recorded >= len(keys)
 
 
-def _links(study: Study, drawn: bool = False) -> tuple[str, str]:
+def _links(study: Study, drawn: bool) -> tuple[str, str]:
     """Return a study's name with a link to its table, and its source with a link to its figure, if it is drawn."""
     scale = study.scale.name
     if scale == "paper":  # declared, not run

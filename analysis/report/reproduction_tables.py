@@ -15,7 +15,7 @@ from experiments.schema.study import PUBLISHED_FOLDER, Published
 from experiments.studies.catalogue import choose_studies
 
 BASE = "BERT-base"
-BASELINE = 76.25  # SimCSE's published average with BERT-base, which the papers' gains are counted from
+BASELINE = 76.25  # SimCSE's published average with BERT-base, from which the papers count their gains
 MANY = "hppRC/simple-simcse"  # the one source with many seeds
 DEV_SCORE = r"STS-B dev best (\d+\.\d+) at step"  # in the notes of that source
 # The papers' headline rows on BERT-base, as (table, method, variant).
@@ -37,7 +37,7 @@ def read_reproductions() -> pd.DataFrame:
 
 
 def many_seeds(lines: pd.DataFrame, backbone: str = BASE) -> list[float]:
-    """Return SimCSE's averages over the seeds of the one re-implementation that printed many."""
+    """Return SimCSE's average for each seed of the one re-implementation that reports many seeds."""
     return [float(value) for value in _rows_of_many(lines, backbone)["value"]]
 
 
@@ -54,11 +54,11 @@ def _rows_of_many(lines: pd.DataFrame, backbone: str) -> pd.DataFrame:
 
 @block("reproductions runs", of=lambda ask: (read_reproductions(),))
 def runs_grid(lines: pd.DataFrame) -> Grid:
-    """Return the distribution of re-runs by method and backbone, the one source of many seeds apart."""
+    """Return the distribution of re-runs by method and backbone, with the one source of many seeds separate."""
     parts = lines.assign(source=lines["source"].where(lines["source"].str.startswith(MANY), "separate reports"))
     rows = []
-    for key, group in parts.groupby(["method", "backbone", "source"], sort=False):
-        method, backbone, source = map(str, key) if isinstance(key, tuple) else (str(key), "", "")
+    for _, group in parts.groupby(["method", "backbone", "source"], sort=False):
+        method, backbone, source = group[["method", "backbone", "source"]].iloc[0]
         label = "separate reports" if source == "separate reports" else f"{len(group)} seeds of {MANY}"
         rows.append((f"{method} {backbone}", label, *_spread(group["value"].tolist(), group["published"].iloc[0])))
     header = ("method", "source", "n", "min", "median", "max", "mean", "SD", "published", "at least as high")
@@ -83,7 +83,7 @@ def _spread(values: Sequence[float], published: float) -> tuple[str, ...]:
 
 @block("reproductions selection", of=lambda ask: (read_reproductions(),))
 def selection_grid(lines: pd.DataFrame) -> Grid:
-    """Return the test average expected of the chosen one of k runs, from the many seeds on BERT-base."""
+    """Return the expected test average of the run chosen among k, from the many seeds on BERT-base."""
     values = many_seeds(lines)
     best, chosen = expected_maximum(values), expected_choice(many_dev_scores(lines), values)
     rows = tuple((str(k), *(number(float(expected[k - 1])) for expected in (best, chosen))) for k in SEEDS)
@@ -92,7 +92,7 @@ def selection_grid(lines: pd.DataFrame) -> Grid:
 
 @block("reproductions gains", of=lambda ask: (read_reproductions(),))
 def gains_grid(lines: pd.DataFrame) -> Grid:
-    """Return each printed gain over SimCSE in deviations of a difference of single runs, and of means of five."""
+    """Return each printed gain over SimCSE in SDs of a difference: of single runs, and of means of five."""
     values = many_seeds(lines)
     deviation, typical = summary(values).sd or 0.0, summary(values).mean
     rows = []
@@ -118,10 +118,10 @@ def gains_grid(lines: pd.DataFrame) -> Grid:
 
 @block("reproductions power", of=lambda ask: (read_reproductions(),))
 def power_grid(lines: pd.DataFrame) -> Grid:
-    """Return which gain is detected with 80 % power on each backbone: by the plan's test, and by a plain one.
+    """Return the gain that is detected with 80 % power on each backbone, by the plan's test and by plain ones.
 
-    The plan's is that of its last look at the published scale, at the first step of Holm's correction; a plain one is
-    at 0.05, uncorrected.
+    The plan's test is its last look at the published scale, at the first step of Holm's correction. Plain tests are
+    uncorrected, at level 0.05.
     """
     seeds = looks_at("paper")[-1]
     ways = {f"plan: {seeds} seeds, the first of {planned_tests('paper')} tests": (seeds, planned_level("paper"))}
@@ -135,7 +135,7 @@ def power_grid(lines: pd.DataFrame) -> Grid:
 
 
 def planned_tests(scale: str) -> int:
-    """Return the number of tests of a difference that Holm's correction counts in the plan at a scale."""
+    """Return how many tests of a difference Holm's correction counts in the plan at a scale."""
     return sum(c.role in (PRIMARY, POSITIVE) for study in choose_studies(["plan"], scale) for c in study.contrasts)
 
 

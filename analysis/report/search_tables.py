@@ -12,7 +12,7 @@ from analysis.stats import significance
 from experiments.schema.scales import SCALES
 from experiments.searches.spaces import SEARCHES, Search, distributions, settings_text
 
-FEWEST = 30  # finished trials needed to estimate importances; from fewer, a forest follows noise
+FEWEST = 30  # finished trials needed to estimate importances; with fewer, a random forest fits noise
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class SearchTrials:
         return None if score.empty else float(score.iloc[0])
 
     def importances(self) -> dict[str, float]:
-        """Return each setting's share of the variance of scores, by functional ANOVA of a random forest.
+        """Return each setting's share of the variance of scores; empty if there are too few finished trials.
 
-        (Hutter, Hoos and Leyton-Brown, ICML 2014.) Only finished trials count; empty if there are too few.
+        The method is functional ANOVA of a random forest on finished trials (Hutter, Hoos and Leyton-Brown, ICML 2014).
         """
         trials = self.finished_trials
         if len(trials) < FEWEST or trials["score"].nunique() < 2:
@@ -90,17 +90,17 @@ def searches_block(lines: pd.DataFrame, scale: str) -> str:
     return table(header, map(_search_line, searches))
 
 
-def _search_line(searches_with_trials: SearchTrials) -> tuple[str, ...]:
-    states = searches_with_trials.lines["state"].value_counts()
-    best, expected = searches_with_trials.finished_trials.head(1), searches_with_trials.expected_best()
+def _search_line(searched: SearchTrials) -> tuple[str, ...]:
+    states = searched.lines["state"].value_counts()
+    best, expected = searched.finished_trials.head(1), searched.expected_best()
     settings = json.loads(str(best["trial"].iloc[0])) if len(best) else {}
     return (
-        searches_with_trials.search.name,
-        str(len(searches_with_trials.lines)),
+        searched.search.name,
+        str(len(searched.lines)),
         *(str(states.get(state, 0)) for state in ("stopped", "failed")),
-        number(searches_with_trials.start()),
+        number(searched.start()),
         number(best["score"].iloc[0] if len(best) else None),
         ", ".join(f"{name} {value:.3g}" for name, value in settings.items()) or "–",
         number(float(expected[5]) if len(expected) > 5 else None),
-        ", ".join(f"{name} {100 * share:.0f} %" for name, share in searches_with_trials.importances().items()) or "–",
+        ", ".join(f"{name} {100 * share:.0f} %" for name, share in searched.importances().items()) or "–",
     )

@@ -12,7 +12,7 @@ from experiments.schema.scales import RELEASED
 from experiments.schema.study import Row
 
 SPLIT_FROM_COLUMNS = 4  # with this many columns, our scores and the published numbers are two tables
-SETTINGS = {name for name, shown in COLUMNS.items() if shown.digits is None}  # a method may not have one
+SETTINGS = {name for name, shown in COLUMNS.items() if shown.digits is None}  # a method may have no such setting
 LEGEND = (
     "Cells: mean \N{PLUS-MINUS SIGN} sample deviation over seeds (number of seeds); scores in points. "
     "measured: our runs; imported: published numbers that we did not run; not run: no score here; "
@@ -21,18 +21,13 @@ LEGEND = (
 )
 
 
-def name_of(name: str) -> str:
-    """Return a column's heading."""
-    return column(name).heading
-
-
 def is_average(name: str) -> bool:
     """Whether a column is a mean over tasks."""
     return len(column(name).tasks) > 1
 
 
 def grids(results: Results) -> tuple[Grid, ...]:
-    """Return grids of our scores and the published numbers; at paper scale, and of checkpoints, of their agreement."""
+    """Return grids of our scores and published numbers; at scale paper and for checkpoints also of their agreement."""
     shown = _score_grids(results)
     if results.study.scale is RELEASED:
         return (released_grid(results), *shown)
@@ -40,7 +35,7 @@ def grids(results: Results) -> tuple[Grid, ...]:
 
 
 def _score_grids(results: Results) -> tuple[Grid, ...]:
-    """Return both side by side in one grid, or in two grids if that is too wide."""
+    """Return our scores and the published numbers side by side in one grid, or in two if that is too wide."""
     if results.study.view == "examples":
         return _example_grids(results)
     cells = [cell for row in results.study.rows for cell in results.of(row)]
@@ -147,7 +142,7 @@ def _our_grid(results: Results, rows: Iterable[Row]) -> Grid:
         cells = results.of(row)
         texts = (_measured_text(cell, brief=cell.column in brief) for cell in cells)
         lines.append((row.label, *texts, _provenance(results, row)))
-    header = (name_of(name) + _not_run_mark(results, name) for name in columns)
+    header = (column(name).heading + _not_run_mark(results, name) for name in columns)
     return Grid("Ours", ("", *header, "provenance"), tuple(lines))
 
 
@@ -158,13 +153,13 @@ def _published_grid(results: Results) -> Grid:
         cells = results.of(row)
         if any(cell.published is not None for cell in cells):
             lines.append((row.label, *map(_published_text, cells), _provenance(results, row)))
-    return Grid("Published", ("", *map(name_of, columns), "our row"), tuple(lines))
+    return Grid("Published", ("", *(column(name).heading for name in columns), "our row"), tuple(lines))
 
 
 def _side_by_side(results: Results) -> Grid:
     header = []
     for name in results.study.columns:
-        header += [f"{name_of(name)}, ours{_not_run_mark(results, name)}", f"{name_of(name)}, published"]
+        header += [f"{column(name).heading}, ours{_not_run_mark(results, name)}", f"{column(name).heading}, published"]
     lines = []
     for row in results.study.rows:
         cells = results.of(row)
@@ -204,7 +199,7 @@ def _provenance(results: Results, row: Row) -> str:
         return f"{NOT_RUN}: {row.why.removeprefix('not run: ')}"
     if len(words) == 1:
         return next(iter(words))
-    missing = ", ".join(name_of(cell.column) for cell in cells if cell.provenance == NOT_RUN)
+    missing = ", ".join(column(cell.column).heading for cell in cells if cell.provenance == NOT_RUN)
     scored_words = ", ".join(word for word in words if word != NOT_RUN)
     return f"{scored_words}; {NOT_RUN}: {missing}"
 
@@ -214,7 +209,7 @@ def _reproduction_line(cell: Cell) -> tuple[str, ...]:
     assert cell.published is not None
     return (
         cell.row,
-        name_of(cell.column),
+        column(cell.column).heading,
         _published_text(cell),
         str(cell.published_runs),
         _measured_text(cell),
@@ -235,7 +230,7 @@ def _labels_with_reason(rows: Sequence[Row], reason: str) -> str:
 
 
 def _by_row(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
-    """Return the value that all rows share; else the most frequent one, and the others with their rows."""
+    """Return the value that all rows share, or the most frequent one and the others with their rows."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         groups.setdefault(value(row), []).append(row.label)

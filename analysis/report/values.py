@@ -1,8 +1,8 @@
 """Values inside the pages' sentences: `<!-- value NAME [PART] -->8<!-- -->`, from the record or from printed tables.
 
 NAME is a claim of the plan, such as R1, one of its controls, such as teachers.positive, or a key of VALUES. Without a
-PART it is the size, without its sign. Parts: `signed`; `estimate`, with its interval; `interval`; `seeds`; and of a
-plan's contrast `verdict`, `published`, and `result`, all together. A1 to A4 are the second plan's.
+PART it is the absolute value. Parts: `signed`; `estimate`, with its interval; `interval`; `seeds`. A plan's contrast
+also has `verdict`, `published`, and `result`, which is all together. A1 to A4 are the second plan's.
 """
 
 import math
@@ -46,7 +46,7 @@ Make = Callable[[Record], Found]
 
 @dataclass(frozen=True)
 class Value:
-    """How a value is made, and with how many digits its size is shown."""
+    """How a value is made, and the number of decimals of its absolute value."""
 
     make: Make
     digits: int = 1
@@ -78,22 +78,22 @@ def mean(study: str, row: str, column: str = STS, digits: int = 1, scale: str = 
 
 
 def welch(study: str, better: str, worse: str, column: str = STS) -> Value:
-    """Return what a row is ahead of another, by Welch's test."""
+    """Return how far a row is ahead of another, by Welch's test."""
     return Value(lambda record: _gain(record, study, better, worse, column), 1)
 
 
 def taught_long(teacher: str) -> Value:
-    """Return what ListMLE with this teacher is ahead of SimCSE, both after eight epochs."""
+    """Return how far ListMLE with this teacher is ahead of SimCSE, both after eight epochs."""
     return welch("plan2-teachers", f"ListMLE taught by {teacher}, 8 epochs", "SimCSE, 8 epochs")
 
 
 def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
-    """Return what a row is ahead of another, seed by seed."""
+    """Return how far a row is ahead of another, seed by seed."""
     return Value(lambda record: _gain(record, study, better, worse, column, paired=True), digits)
 
 
 def over(choose: Callable[[Sequence[float]], float], values: Sequence[Value], digits: int = 1) -> Value:
-    """Return one number out of several, such as the largest; None unless all are there."""
+    """Reduce several values to a number, such as the largest; None unless all are recorded."""
 
     def make(record: Record) -> float | None:
         found = [each.make(record) for each in values]
@@ -104,27 +104,27 @@ def over(choose: Callable[[Sequence[float]], float], values: Sequence[Value], di
 
 
 def largest(*values: Value, digits: int = 1) -> Value:
-    """Return the largest of some values by size."""
+    """Return the largest absolute value."""
     return over(lambda sizes: max(map(abs, sizes)), values, digits)
 
 
 def smallest(*values: Value, digits: int = 1) -> Value:
-    """Return the smallest of some values by size."""
+    """Return the smallest absolute value."""
     return over(lambda sizes: min(map(abs, sizes)), values, digits)
 
 
 def difference(first: Value, second: Value) -> Value:
-    """Return what a value is above another."""
+    """Return the first value minus the second."""
     return over(lambda sizes: sizes[0] - sizes[1], [first, second])
 
 
 def spread(values: Sequence[Value], digits: int = 1) -> Value:
-    """Return how far values lie apart."""
+    """Return the largest value minus the smallest."""
     return over(lambda sizes: max(sizes) - min(sizes), values, digits)
 
 
 def wins(study: str, better: str, worse: str, column: str) -> Value:
-    """Return in how many seeds of how many a row is ahead of another."""
+    """Return in how many seeds a row is ahead of another, such as "3 of 5"."""
 
     def make(record: Record) -> str:
         ours, theirs = (cell(record, study, row, column).scores for row in (better, worse))
@@ -155,7 +155,7 @@ def reproduced(make: Callable[[], float | str]) -> Value:
 
 
 def order_among(loss: str, rungs: Callable[[Record], Iterable[str]]) -> Value:
-    """Return Spearman's rho of teachers' scores and a loss's students."""
+    """Return Spearman's rho of teachers' scores and the scores of their students with a loss."""
 
     def make(record: Record) -> Estimate | None:
         chosen = list(rungs(record))
@@ -176,12 +176,12 @@ def _slug(text: str) -> str:
 
 
 def taught(loss: str, rung: str) -> Value:
-    """Return what the ladder's students of a teacher are ahead of SimCSE."""
+    """Return how far the ladder's students of a teacher are ahead of SimCSE."""
     return welch("ladder", student_label(loss, rung), "SimCSE")
 
 
 def _ahead(record: Record) -> str:
-    """Name the teachers of which a student is ahead of SimCSE in the mean."""
+    """Name the teachers with a student whose mean is ahead of SimCSE's."""
     found = {rung: [taught(loss, rung).make(record) for loss in LOSSES] for rung in RUNGS}
     return ", ".join(
         rung for rung, gains in found.items() if any(isinstance(each, Estimate) and each.mean > 0 for each in gains)
@@ -194,7 +194,7 @@ def teacher(rung: str, digits: int = 1) -> Value:
 
 
 def _not_held(record: Record) -> str:
-    """Name the plan's decided claims that their interval over seeds and pairs does not bear out."""
+    """Name the plan's decided claims that the interval over seeds and pairs does not support."""
     needed = {BETTER: "excludes 0, ", WORSE: "excludes 0, ", EQUIVALENT: ", within the margin"}
     return ", ".join(
         verdict.contrast.claim
@@ -218,7 +218,7 @@ def _dev_of_methods(record: Record) -> float:
 
 
 def _whitening_adds(record: Record) -> float:
-    """Return what whitening adds at most to dropout's spread of positives, in percent."""
+    """Return the most that whitening adds to dropout's spread of positives, in percent."""
     seeds = [
         100 * (cell(record, "whitenedcse-figure1", row, "spread_both").scores[seed] / dropout - 1)
         for row in ("SimCSE", DROPOUT)
@@ -368,7 +368,7 @@ VALUES: dict[str, Value] = {
 
 @block("value", of=lambda ask: (ask.name, ask.record))
 def value_text(name: str, record: Record) -> str:
-    """Return a value as text; a dash where nothing of it is recorded."""
+    """Return a value as text; a dash if nothing of it is recorded."""
     key, _, part = name.partition(" ")
     if key in VALUES:
         return _text(VALUES[key].make(record), part, VALUES[key].digits, name)
@@ -395,7 +395,7 @@ def _result(verdict: Verdict) -> str:
 
 
 def _verdict_key(verdict: Verdict) -> str:
-    """Return a claim's id, or the family of a control with its sign: R1, trained-ranks.positive."""
+    """Return a claim's id, or a control's family and sign: R1, trained-ranks.positive."""
     tested = verdict.tested
     if isinstance(tested, Contrast) and tested.role in (POSITIVE, NEGATIVE):
         return f"{_slug(tested.family)}.{tested.role.split()[0]}"
