@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from analysis.comparison.summary import Summary
 
 TABLE = "table"
-# Names of figures about several studies; the last is of several scales, and made with those of `small`.
+# Names of figures about several studies. The last one has several scales and is drawn with those of `small`.
 SEARCHES, FIRST_CLAIMS, FOREST, STRENGTH = "searches", "first-claims", "forest", "strength"
 WITH_CURVES = ("rankcse-table4",)  # tables whose curves the report shows
 
@@ -80,8 +80,8 @@ def save(figure: "Figure", stem: Path) -> list[Path]:
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
     for text in figure.findobj(Text):
-        if "mathdefault" not in text.get_text():  # of an axis's numbers
-            text.set_parse_math("$" not in text.get_text())  # a label is no formula
+        if "mathdefault" not in text.get_text():  # it is in matplotlib's numbers on an axis
+            text.set_parse_math("$" not in text.get_text())  # a dollar sign in a label is no formula
     with full_disk_named(stem):
         figure.savefig(paths[0], metadata={"Software": None})
         figure.savefig(paths[1], metadata={"Date": None})
@@ -142,14 +142,14 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
         return written + (save(history, figures / scale / SEARCHES) if history is not None else [])
 
 
-def _joined(mlruns: Path) -> "Callable[[str, str], cells.Results]":
+def _joined(mlruns: Path) -> Callable[[str, str], cells.Results]:
     """Return a function that joins a study at a scale with the record."""
     read = cache(lambda scale: csv_record.read_results(scale, mlruns))
     return lambda name, scale: cells.join(catalogue.single(name, scale), read(scale))
 
 
 def tuned_gains(compared: "Sequence[Summary]") -> dict[str, Estimate]:
-    """Return the four papers' gains over SimCSE where both are tuned alike; none before both are complete."""
+    """Return the four papers' gains over SimCSE where both are tuned alike; those not complete are left out."""
     found: dict[str, Estimate] = {}
     for summary in compared:
         first = next(iter(summary.comparison.measures))

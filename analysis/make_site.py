@@ -1,4 +1,4 @@
-"""Build a static site of the project's pages, tables and figures, which is read from files without a network.
+"""Build a static site of the project's pages, tables and figures, which works without a network.
 
 python analysis/make_site.py [--out FOLDER]
 """
@@ -28,14 +28,14 @@ from experiments.studies import catalogue
 ROOT = Path(__file__).parents[1]
 FOLDER_LINK = re.compile(r"\]\(([\w./-]+)\)")  # a candidate: a relative link without an anchor
 ASSETS = ("site.css", "tables.js", "iframe-worker.js")  # in analysis/site
-REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # what the generator has pages load for their search
+REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # the generator's pages load it for their search
 COPIED = """
 *.md LICENSE CITATION.cff docs/* examples/* experiments/*.md experiments/published/*.md cse_core/assets/*.md
 analysis/tables/*/*.* analysis/figures/*/*.*
 """
 PLANS = [f"experiments/{name}.md" for name in ("PLAN", "PLAN_LOG", "PLAN2", "CLAIMS", "published/README")]
 WIDE = "---\nhide: [toc]\n---\n"  # room for columns
-THIS_PROJECT = "this project"  # the source of studies of no paper
+THIS_PROJECT = "this project"  # the source of studies that are not from a paper
 PALETTE = [  # the reader's system decides, until the reader does
     {"media": media, "scheme": scheme, "toggle": {"icon": icon, "name": name}}
     for media, scheme, icon, name in (
@@ -44,7 +44,7 @@ PALETTE = [  # the reader's system decides, until the reader does
         ("(prefers-color-scheme: dark)", "slate", "lucide/moon", "Use the system's colours"),
     )
 ]
-COLOURS = re.compile(r"\x1b\[[\d;]*m")  # of a terminal
+COLOURS = re.compile(r"\x1b\[[\d;]*m")  # escape codes of a terminal
 
 
 def build(out: Path) -> None:
@@ -89,7 +89,7 @@ def copy_pages(pages: Path) -> None:
 
 
 def _link_to_index(page: Path, link: re.Match[str]) -> str:
-    """Return a Markdown link; one to a folder leads to a list of its files, which is made if the folder has none."""
+    """Return a Markdown link; one to a folder leads to its index.md, a list of its files that is made if missing."""
     folder = page.parent / link[1]
     if not folder.is_dir():
         return link[0]

@@ -17,11 +17,11 @@ from typing import Annotated
 import tyro
 
 from analysis.cells import Results, tidy
-from analysis.record import audit_tables, device_tables  # noqa: F401  they make blocks
+from analysis.record import audit_tables, device_tables  # noqa: F401  they register blocks
 from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
 from analysis.record.undeclared_runs import undeclared_page
-from analysis.report import (  # noqa: F401  some only make blocks
+from analysis.report import (  # noqa: F401  some only register blocks
     answers,
     benchmark_tables,
     bootstrap_tables,
@@ -72,7 +72,7 @@ class Folders:
 
     mlruns: Path
     tables: Path
-    pages: tuple[Path, ...]  # none for a record that is not the committed one
+    pages: tuple[Path, ...]  # none, unless the record is the committed one
 
     @classmethod
     def of(cls, mlruns: Path) -> "Folders":
@@ -93,9 +93,9 @@ def files_of_study(results: Results) -> dict[str, str]:
 
 
 def studies_to_make(names: Sequence[str], scale: str, record: Record) -> list[Study]:
-    """Return the chosen studies at the scale; without one, at small and where something of them is recorded."""
+    """Return the chosen studies at the scale; without a scale, at small and at each scale where they have scores."""
     scales = _scales(scale, record)
-    if names and not scale:  # a study with a scale of its own is chosen at any other
+    if names and not scale:  # a study with its own scale is chosen at any other
         scales = [each for each in scales if not catalogue.fixed_at(each)]
     chosen = [study for scale in scales for study in record.studies(names or catalogue.names_at(scale), scale)]
     studies = list({(study.scale.name, study.name): study for study in chosen}.values())
@@ -109,8 +109,8 @@ def _scales(scale: str, record: Record) -> list[str]:
 def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, folders: Folders) -> list[str]:
     """Write the tables and report blocks, or with `check` only compare; return a line for each difference.
 
-    Without names, make all studies. Stale files are reported, and removed, only if all studies are made. The report
-    has no quickstart.
+    Without names, make all studies. Stale files are reported, and removed, only if all studies are made. Pages show
+    no quickstart.
     """
     record = Record(folders.mlruns)
     texts = {
@@ -151,7 +151,7 @@ def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
 
 
 def _pages_without_study(scales: Sequence[str], record: Record, folders: Folders) -> dict[Path, str]:
-    """Return the pages of recorded comparisons, and of runs of neither a study nor a comparison."""
+    """Return the pages of recorded comparisons, and the page of runs that belong to no study or comparison."""
     pages = {}
     for scale in scales:
         every, runs = record.studies(catalogue.names_at(scale), scale), record.runs(scale)

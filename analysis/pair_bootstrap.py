@@ -66,7 +66,7 @@ def pairs_of(task: str, data: Path | None) -> TaskPairs:
 def score_pairs(
     row: Row, seed: int, encoder: Run | Pretrained, places: Mapping[str, TaskPairs], execution: ExecutionSettings
 ) -> PairScores:
-    """Return the scores of every pair by task: those that the run's folder has, or else its checkpoint's."""
+    """Return the scores of every pair by task, from the run's folder or, if it has none, from its checkpoint."""
     bases = {place.base for place in places.values()}
     saved = run_arrays.read_pair_scores(execution.store / row.keys()[seed], row.select, str(row.scorer))
     if not bases <= saved.keys():
@@ -76,10 +76,10 @@ def score_pairs(
     return {task: saved[place.base][place.rows] for task, place in places.items()}
 
 
-def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking: list[str]) -> dict[int, PairScores]:
-    """Return the pair scores of every seed that has them or a checkpoint here; add the others to `lacking`.
+def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, missing: list[str]) -> dict[int, PairScores]:
+    """Return the pair scores of every seed with saved scores or a checkpoint; add the other seeds to `missing`.
 
-    Refuse scores whose correlation with gold is not the record's.
+    Refuse scores whose correlation with gold differs from the record.
     """
     if row.encoder is None:
         raise ValueError(f"{row.label}: {row.why}; expected a row with runs")
@@ -90,7 +90,7 @@ def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking:
         try:
             scores[seed] = score_pairs(row, seed, encoder, places, execution)
         except FileNotFoundError:
-            lacking.append(f"{row.label}, seed {seed}")
+            missing.append(f"{row.label}, seed {seed}")
             continue
         mean = np.mean(
             [scipy.stats.spearmanr(scores[seed][task], place.gold).statistic for task, place in places.items()]
@@ -104,13 +104,13 @@ def score_seeds(row: Row, recorded: Cell, execution: ExecutionSettings, lacking:
 
 
 def score_sides(
-    results: Results, differences: Sequence[Contrast], execution: ExecutionSettings, lacking: list[str]
+    results: Results, differences: Sequence[Contrast], execution: ExecutionSettings, missing: list[str]
 ) -> dict[tuple[str, str], Side]:
     """Return the rows of the differences with their pair scores, each once, by label and column."""
     rows = {row.label: row for row in results.study.rows}
     labels = dict.fromkeys((label, each.column) for each in differences for label in each.rows)
     return {
-        (label, name): Side(rows[label], score_seeds(rows[label], results.cells[label, name], execution, lacking))
+        (label, name): Side(rows[label], score_seeds(rows[label], results.cells[label, name], execution, missing))
         for label, name in track(labels, "pairs scored")
     }
 
@@ -132,7 +132,7 @@ def differences_of(study: Study) -> list[Contrast]:
 
 
 def chosen_by_claim(differences: Sequence[Contrast], claims: Sequence[str]) -> list[Contrast]:
-    """Return the differences of these claims, or all without claims; refuse a claim that has none."""
+    """Return the differences of these claims, or all if no claim is given; refuse a claim without a difference."""
     ids = [difference.name for difference in differences]
     for claim in claims:
         if claim not in ids:
@@ -148,8 +148,8 @@ def _has_pairs(task: str) -> bool:
 def pairs_lines(name: str, sides: tuple[Side, Side], how: str, data: Path | None) -> list[dict[str, object]]:
     """Return the lines of pairs.csv for a difference in a column, in points.
 
-    One is of the rows' first seeds on drawn pairs, if both have a checkpoint; one of all seeds that have one (that both
-    have, if `how` seeds are drawn is paired) and pairs, both drawn, if both rows have several.
+    The first line resamples pairs for the rows' first declared seeds, if both are scored. The second resamples seeds
+    and pairs, if both rows have several seeds; with paired seeds (`how`), only those that both rows have.
     """
     tasks = column(name).tasks
     gold = [pairs_of(task, data).gold for task in tasks]
@@ -204,8 +204,8 @@ def main(
     results = join(selected, csv_record.read_results(scale, mlruns))
     execution = ExecutionSettings(store=mlruns / "store", data=data, cache=True)  # rows share checkpoints
     differences = chosen_by_claim(differences_of(selected), claims)
-    lacking: list[str] = []
-    scores = score_sides(results, differences, execution, lacking)
+    missing: list[str] = []
+    scores = score_sides(results, differences, execution, missing)
     if not any(side.scores for side in scores.values()):
         raise FileNotFoundError(f"{execution.store}: holds no checkpoint of {study}; expected one of a recorded run")
     commit = csv_record.commit_of(environment(execution.device, execution.threads))
@@ -215,8 +215,8 @@ def main(
         lines = pairs_lines(each.column, (first, second), seeds_drawn(each), data)
         if lines:
             csv_record.merge_pairs(scale, mlruns, pd.DataFrame([about | line for line in lines]))
-    if lacking:  # seeds that no line has
-        print(f"no checkpoint in {execution.store} of {'; '.join(dict.fromkeys(lacking))}")
+    if missing:
+        print(f"no checkpoint in {execution.store} of {'; '.join(dict.fromkeys(missing))}")
 
 
 if __name__ == "__main__":
