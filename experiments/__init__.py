@@ -1,1 +1,1 @@
-"""What is run, against which published number."""
+"""Studies, the runs that they need, and the commands that train, record and show these runs."""

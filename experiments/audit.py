@@ -1,4 +1,4 @@
-"""Train recorded runs again, those of the given keys or drawn ones, and compare every score with the record.
+"""Retrain recorded runs, named by key or drawn at random, and compare every score with the record.
 
     python experiments/audit.py c4bb688a65d9 --data FOLDER
     python experiments/audit.py --count 5 --study rankcse-table4 --data FOLDER

@@ -1,4 +1,4 @@
-"""Compare methods, each with its settings chosen by equally many trials.
+"""Compare methods with equal tuning: the same number of trials chooses the settings of each.
 
     python experiments/compare.py simcse rankcse my_method.py:BothWays --trials 16 --searches 2 --finals 4
     python experiments/compare.py simcse compcse --corpus my.txt --backbone my/encoder --dev dev.tsv --evaluate test.tsv
@@ -6,8 +6,8 @@
     python experiments/compare.py tuned
     python experiments/compare.py tuned simcse rankcse
 
-The first method is the baseline. No test score is read before all settings of a method are chosen. The comparison has a
-record of its own in mlruns/comparisons/NAME, so re-run the same command to resume. docs/compare.md has an example.
+The first method is the baseline. No test score is read before all settings of a method are chosen. The comparison keeps
+its own record in mlruns/comparisons/NAME, so the same command resumes it. docs/compare.md has an example.
 """
 
 if __name__ == "__main__":  # before the imports that take a second
@@ -53,13 +53,13 @@ from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
 
 DEFAULT = Budget()
-FOLDER = MLRUNS / "comparisons" / "NAME"  # of a comparison's record, if none is given
+FOLDER = MLRUNS / "comparisons" / "NAME"  # default folder of a comparison's record
 OF_EXECUTION = {"methods", "by_method", "dry_run"} | {field.name for field in fields(RayOptions)} - {"scale"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(InputOptions, RayOptions):
-    """Compare methods, each with its settings chosen by equally many trials."""
+    """Compare methods with equal tuning: the same number of trials chooses the settings of each."""
 
     methods: tyro.conf.Positional[tuple[str, ...]]
     """Names of methods, or FILE.py:CLASS for one of your own. The first is the baseline. Or the name of a declared
@@ -111,7 +111,7 @@ def comparison_of(options: Options) -> Comparison:
     entrants = [entrant(name, scale, backbone) for name in options.methods]
     if backbone != options.backbone:
         entrants = [replace(each, start=with_own_pooling(each.start)) for each in entrants]
-    if options.corpus:  # also where a method chooses its sentences itself
+    if options.corpus:  # also for methods whose recipe names another corpus
         entrants = [replace(each, start=replace(each.start, corpus=scale.corpus)) for each in entrants]
     for each in entrants:
         check_corpus(each.start)
@@ -146,7 +146,7 @@ def pair_files(options: Options) -> tuple[tuple[Path, tuple[str, ...]], ...]:
 
 
 def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers: int) -> None:
-    """Print each method's space, and what running them takes."""
+    """Print each method's search space and hours, the total time, and the disk space of the finals' checkpoints."""
     table = Table(title=f"comparison {comparison.name}: {comparison.budget.runs} runs for each method", show_lines=True)
     for heading in ("method", "searched in"):
         table.add_column(heading)
@@ -189,7 +189,7 @@ def chosen(options: Options) -> tuple[Comparison, Options]:
 
 
 def to_run(options: Options, comparison: Comparison) -> tuple[Entrant, ...]:
-    """Return the methods that this command runs: all, or those that are named after a declared comparison."""
+    """Return the methods to run: all, or those that follow the name of a declared comparison."""
     by_name = {each.name: each for each in comparison.entrants}
     named = options.methods[1:] if options.methods[0] in COMPARISONS else ()
     return tuple(look_up("method", name, by_name) for name in named) or comparison.entrants

@@ -20,7 +20,7 @@ from experiments.results import csv_record
 
 
 def main(asked: EstimateOptions) -> int:
-    """Simulate what the named studies lack in the record."""
+    """Simulate the runs of the named studies that are not recorded yet."""
     asked = checked(asked)
     check_estimate(asked)
     if not asked.studies:

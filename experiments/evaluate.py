@@ -5,7 +5,7 @@ python experiments/evaluate.py mlruns/store/c4bb688a65d9/stsb_dev --tasks sts tr
 python experiments/evaluate.py glove-6b-50d --tasks sts_disjoint mr_fast my_pairs.tsv
 python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_sentences_1m --corpus-lines 16384
 
-Print a table, add the scores to own/results.csv beside MLflow's database, and log them to MLflow.
+Print a table, add the scores to own/results.csv next to MLflow's database, and log them to MLflow.
 """
 
 if __name__ == "__main__":  # before the imports that take a second
@@ -82,7 +82,7 @@ class Options:
 
 
 class Bars:
-    """A progress bar for each step of the scoring; without a terminal a line is printed now and then."""
+    """A progress bar for each step of the scoring, or without a terminal a line at most every 30 seconds."""
 
     def __init__(self) -> None:
         self.progress = Progress(*plain_columns(), MofNCompleteColumn(), console=console)
@@ -119,7 +119,7 @@ def scorer_for(options: Options) -> Scorer:
 
 
 def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any], scoring: Scoring) -> None:
-    """Print which of the scores that were asked for are from an earlier call."""
+    """Print which of the requested scores come from an earlier call."""
     asked = [cell for cell in result["cells"] if scoring.asks_for(cell)]
     tasks = dict.fromkeys(cell["task"] for cell in asked if cell in earlier)
     if tasks:

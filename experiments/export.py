@@ -26,16 +26,16 @@ from experiments.results.run_result import read_result
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Export a checkpoint of a run, with the scores that its result.json has of it."""
+    """Export a checkpoint of a run, with its scores from the run's result.json."""
 
     checkpoint: tyro.conf.Positional[Path]
     """The folder of a checkpoint: mlruns/store/<key>/<selection rule>, or mlruns/own/<key>/<selection rule>."""
     folder: tyro.conf.Positional[Path]
-    """The new folder, named as the encoder is to be called, or that of an earlier export, which is replaced."""
+    """The folder to write, whose name becomes the encoder's. An earlier export there is replaced."""
 
 
 def main(options: Options) -> None:
-    """Check the checkpoint, save it with its card, and say what is in it."""
+    """Check the checkpoint, save it with its card, and print what was saved."""
     if not (options.checkpoint / MANIFEST).is_file():
         raise FileNotFoundError(_no_checkpoint(options.checkpoint))
     manifest = read_manifest(options.checkpoint)
@@ -55,7 +55,7 @@ def main(options: Options) -> None:
 
 
 def _no_checkpoint(folder: Path) -> str:
-    """Say what is expected of the folder of a checkpoint, and which there are below it or beside it."""
+    """Return the error message for a folder without a checkpoint, which names up to three that are nearby."""
     near = folder if folder.is_dir() else next((path for path in folder.parents if path.is_dir()), Path())
     found = sorted(
         path.parent for path in (path for below in ("", "*/", "*/*/") for path in near.glob(f"{below}{MANIFEST}"))

@@ -1,8 +1,8 @@
 """Fill MLflow from the committed record, to compare its runs there: `python experiments/import_record.py`.
 
-Every recorded run of a study of today is logged with its settings, scores and curves, into the database in the mlruns
-folder or the server MLFLOW_TRACKING_URI. A run that MLflow has with the same scores and curves is
-left as it is; one with others is replaced.
+Every recorded run of a present study is logged with its settings, scores and curves, to the database in the mlruns
+folder or to the server MLFLOW_TRACKING_URI. A run in MLflow with the same scores and curves stays; one with others is
+replaced.
 """
 
 if __name__ == "__main__":  # before the imports that take a second
@@ -44,7 +44,7 @@ class Options:
 
 
 def studies_by_scale(record: Path) -> dict[str, list[Study]]:
-    """Return all studies at each scale of which the record has runs."""
+    """Return, by scale, all studies of the scales that have recorded runs."""
     runs = csv_record.read_runs("", record)
     scales = {name: choose_studies(names_at(name), name) for name in dict.fromkeys(runs["scale"])}
     if len(csv_record.read_runs("quickstart", record)):
@@ -53,7 +53,7 @@ def studies_by_scale(record: Path) -> dict[str, list[Study]]:
 
 
 def recorded_at(record: Path) -> dict[str, int]:
-    """Return when runs were recorded, in milliseconds, by key, as far as git knows: the record has no times."""
+    """Return, by key, when each run was recorded, in milliseconds. Git knows it: the record has no times."""
     given = ["git", "-C", str(record), "log", "--reverse", "--format=@%ct", "-U0", "-p", "--", "runs.csv"]
     try:
         log = subprocess.run(given, capture_output=True, text=True, check=False).stdout
@@ -70,10 +70,10 @@ def recorded_at(record: Path) -> dict[str, int]:
 
 
 def fill(studies: list[Study], record: Path, tracker: Tracker, times: Mapping[str, int]) -> tuple[set[str], int]:
-    """Log what MLflow lacks of the recorded runs of a scale's studies; return their keys, and how many it lacked.
+    """Log the recorded runs of a scale's studies that MLflow does not have; return all keys, and how many were logged.
 
-    The runs that others need come first, so that these can be linked. Of runs whose folders are here, the files and
-    what only these say are logged too.
+    Teachers and bases come first, so that their students can link to them. If a run's folder is in the store, its files
+    are logged too, with the environment, data, warnings and end time of its result.json.
     """
     contents, commands, folders = [], {}, {}
     for result in recorded_results(studies, record):
@@ -83,18 +83,18 @@ def fill(studies: list[Study], record: Path, tracker: Tracker, times: Mapping[st
         contents.append(content if content.finished else replace(content, finished=times.get(content.key, 0)))
         commands[content.key] = f"python experiments/sweep.py {result['studies'][0]} --scale {result['scale']}"
         folders |= {content.key: tracker.mlruns / "store" / content.key} if stored else {}
-    lacking = tracker.missing(contents)
+    missing = tracker.missing(contents)
     with Progress(*plain_columns(), MofNCompleteColumn(), console=console) as progress:
-        name, done = f"runs at scale {studies[0].scale.name}", len(contents) - len(lacking)
+        name, done = f"runs at scale {studies[0].scale.name}", len(contents) - len(missing)
         task = progress.add_task(name, total=len(contents), completed=done)
-        for i in range(0, len(lacking), AT_ONCE):
-            part = lacking[i : i + AT_ONCE]
+        for i in range(0, len(missing), AT_ONCE):
+            part = missing[i : i + AT_ONCE]
             for content in part:
                 if content.key in folders:
                     tracker.write(content, run_files(folders[content.key]), commands[content.key])
             tracker.write_all((content, commands[content.key]) for content in part if content.key not in folders)
             progress.advance(task, len(part))
-    return {content.key for content in contents}, len(lacking)
+    return {content.key for content in contents}, len(missing)
 
 
 def main(options: Options) -> None:
@@ -109,9 +109,9 @@ def main(options: Options) -> None:
     imported: set[str] = set()
     for scale, studies in by_scale.items():
         place = csv_record.folder_for(scale, record)
-        keys, lacking = fill(studies, record, tracker, recorded_at(place))
+        keys, logged = fill(studies, record, tracker, recorded_at(place))
         imported |= keys
-        console.print(f"{scale}: {lacking} of {len(keys)} runs logged, MLflow had the others")
+        console.print(f"{scale}: {logged} of {len(keys)} runs logged, MLflow had the others")
     print_left_out(record, imported)
     local = tracker.uri.startswith("sqlite")
     console.print(f"compare them: {'mlflow ui --backend-store-uri ' * local}{redact_credentials(tracker.uri)}")

@@ -1,8 +1,8 @@
 """Add another machine's record to this one: `python experiments/merge.py FOLDER`, with that machine's mlruns/*.csv.
 
-Runs, scores and arrays that this record lacks are added; its lines never change.
+Runs, scores and arrays that are missing here are added; lines of this record never change.
 
-If git stops in a merge since both sides added runs, keep your record and add the other side's:
+If git stops in a merge because both sides added runs, keep your record and add the other side's:
 
     git worktree add --detach ../theirs MERGE_HEAD && git restore --source=HEAD --staged --worktree mlruns
     python experiments/merge.py ../theirs/mlruns && python analysis/make_tables.py && git add mlruns
@@ -24,7 +24,7 @@ from experiments.results import csv_record
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Add another machine's record to this one: the runs, scores and arrays that this one lacks."""
+    """Add another machine's record to this one: the runs, scores and arrays that are missing here."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of the other record: the other machine's mlruns."""

@@ -1,7 +1,7 @@
 """Remove runs from run folders, the record and MLflow: `python experiments/remove.py KEY`.
 
-It lists what there is of a run, in the run folders, the record and MLflow, and asks before it removes anything. If it
-is interrupted, the same command completes the removal.
+It lists everything that belongs to the runs, and asks before it removes anything. If interrupted, the same command
+completes the removal.
 """
 
 if __name__ == "__main__":  # before the imports that take a second
@@ -19,7 +19,7 @@ from rich.prompt import Confirm
 
 from cse_core.lookup import unknown
 from experiments.cli.command import run_command
-from experiments.cli.console import console
+from experiments.cli.console import console, counted
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
 from experiments.schema.scales import RELEASED, SCALES
@@ -49,7 +49,7 @@ class Options:
 
 
 def main(options: Options) -> int:
-    """List, ask and remove; return 0, or 1 if it was declined or MLflow could not be reached."""
+    """List, ask and remove; return 0, or 1 if the user declined or MLflow could not be reached."""
     if not options.keys:
         raise ValueError("no key of a run; expected one or more, as in runs.csv")
     by_hand = options.mlruns / csv_record.MANUAL_RUNS if options.own else None
@@ -81,14 +81,13 @@ def _nothing_of(options: Options) -> ValueError:
 
 
 def print_traces(options: Options, traces: Traces) -> None:
-    """Print what there is of the runs, and the rows that use them."""
+    """Print everything that belongs to the runs, and the studies that use them."""
     for folder, size in traces.folders.items():
         console.print(f"folder {folder}: {size / MIB:.1f} MiB", highlight=False)
     for path, count in traces.lines.items():
-        console.print(f"{count} line{'s' if count > 1 else ''} of {path}", highlight=False)
+        console.print(f"{counted(count, 'line')} of {path}", highlight=False)
     for folder, names in traces.arrays.items():
-        count = f"{len(names)} file{'s' if len(names) > 1 else ''}"
-        console.print(f"{count} of arrays in {folder / 'figure_data'}", highlight=False)
+        console.print(f"{counted(len(names), 'file')} of arrays in {folder / 'figure_data'}", highlight=False)
     for run_id in traces.tracked:
         console.print(f"run {run_id} in MLflow", highlight=False)
     for line in () if options.own else users_of(options.keys):
@@ -96,7 +95,7 @@ def print_traces(options: Options, traces: Traces) -> None:
 
 
 def users_of(keys: tuple[str, ...]) -> list[str]:
-    """Return a line for each row of a study that shows one of these runs, or a run that needs one."""
+    """Return a line for each study that uses one of these runs, in its rows or as a teacher or base."""
     lines = []
     for scale in (*SCALES, RELEASED.name):
         for study in choose_studies(names_at(scale), scale):
@@ -109,7 +108,7 @@ def users_of(keys: tuple[str, ...]) -> list[str]:
 
 
 def _print_rest(options: Options, traces: Traces) -> int:
-    """Print what remains to be done; return 1 if MLflow could not be asked."""
+    """Print what remains to be done; return the exit status, 1 if MLflow could not be reached."""
     if traces.lines or traces.arrays:
         console.print(
             "tables and figures still show it: python analysis/make_tables.py, python analysis/make_figures.py"

@@ -1,4 +1,4 @@
-"""Train and score one run: a method with its published settings at a scale, and any setting changed.
+"""Train and score one run: a method with its published settings at a scale, of which any can be changed.
 
     python experiments/run.py rankcse --rank list_mle --student-temperature 0.1 --seed 1
     python experiments/run.py simcse --seeds 1 2 3
@@ -87,10 +87,10 @@ def build(name: str, options: Any) -> Run:
         raise ValueError(f"scale {scale.name} has no backbone {backbone!r}; known: {known_names}")
     if backbone != options.backbone:
         run = with_own_pooling(run)
-    if options.corpus:  # also where a method chooses its sentences itself
+    if options.corpus:  # also for methods whose recipe names another corpus
         run = replace(run, corpus=scale.corpus)
     run = replace(run, **{k: v for k, v in given.items() if k in of_run})
-    if "corpus_size" in given:  # else as many as there are
+    if "corpus_size" in given:  # otherwise `shorten` reduces it
         check_corpus(run)
     if run.max_steps or options.corpus_lines:
         run = shorten(run, run.max_steps, options.corpus_lines or 0)
@@ -100,14 +100,14 @@ def build(name: str, options: Any) -> Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """The rules that select checkpoints, of which the first is shown in summaries, and the tasks to score."""
+    """The rules that select checkpoints, the first one for summaries, and the tasks to score."""
 
     rules: tuple[str, ...]
     tasks: tuple[str, ...]
 
 
 def make_plan(options: CommonOptions) -> Plan:
-    """Return what a command line scores; refuse unknown tasks and rules before anything is trained."""
+    """Return the rules and tasks of a command line; refuse unknown ones before anything is trained."""
     scale = look_up("scale", options.scale or "small", SCALES)
     columns = options.pair_columns
     rule = read_dev(options.dev or scale.dev, columns)
@@ -121,7 +121,7 @@ def make_plan(options: CommonOptions) -> Plan:
 
 
 def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> dict[str, Mapping[str, Any]]:
-    """Score the untrained backbone, train the runs that each run needs, train and score it; log all to MLflow.
+    """Score the untrained backbone, then train and score the runs and those that they need; log all to MLflow.
 
     Return the results by key.
     """
@@ -150,7 +150,7 @@ def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> 
 
 
 def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
-    """Refuse what can't be read or stored before anything is trained; warn, and say how long it takes."""
+    """Check inputs and disk space before anything is trained; print warnings and the expected time."""
     keys = untrained_keys(jobs, execution.store)
     require_inputs(jobs, keys, execution.data)
     check_room(jobs, keys, execution, 1)
@@ -164,7 +164,7 @@ def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
 
 
 def untrained_scoring(run: Run, plan: Plan) -> Scoring | None:
-    """Return the scoring of a run's backbone as it is before training; None if its pooling has weights of its own."""
+    """Return the scoring of a run's backbone as it is before training; None if its pooling has its own weights."""
     if run.pooling in NGRAM_POOLINGS:
         return None
     return Scoring(AS_IS, Cosine(run.pooling, run.template), plan.tasks)
@@ -230,7 +230,7 @@ def main(arguments: list[str]) -> None:
 
 
 def say_settings(run: Run, options: CommonOptions) -> None:
-    """Print whose settings a run with an encoder of one's own has, and why, unless a scale was named."""
+    """Print whose settings the user's own encoder gets, and why, unless a scale was named."""
     if options.scale or options.backbone in BACKBONES:
         return
     layers, width = encoder_size(options.backbone)

@@ -6,8 +6,8 @@
     python experiments/sweep.py rankcse-table4 --fresh
     python experiments/sweep.py --list
 
-A sweep does the runs of all its studies that the record lacks, first those that others need (teachers). Each run saves
-its state under its key, so re-run the same command to resume after Ctrl-C, a kill or a lost worker.
+A sweep trains and scores the runs of its studies that are not recorded yet, teachers and bases first. Each run saves
+its state under its key, so the same command resumes after Ctrl-C, a kill or a lost worker.
 """
 
 if __name__ == "__main__":  # before the imports that take a second
@@ -65,7 +65,7 @@ def _run_pending(work: Plan, results: "pd.DataFrame", options: Options) -> tuple
 
 
 def study_names(options: Options) -> list[str]:
-    """Return the named studies; without names all for --list, else quickstart, with a message."""
+    """Return the named studies; without names, all for --list, otherwise quickstart, with a message."""
     if options.studies or options.list:
         return list(options.studies) or names_at(options.scale)
     console.print("no study named: quickstart, a few tiny runs to test everything; --list shows all studies")
@@ -73,7 +73,7 @@ def study_names(options: Options) -> list[str]:
 
 
 def run_studies(asked: Options) -> int:
-    """Do what the named studies lack, or show what that would be; return the exit status, as `main` does."""
+    """Run what is not recorded yet of the named studies, or show it; return the exit status, as `main` does."""
     names, options = study_names(asked), in_own_record(asked)
     studies = chosen(names, asked)
     if not (options.list or options.dry_run):
@@ -92,7 +92,7 @@ def run_studies(asked: Options) -> int:
         sweep_report.print_cluster_plan(work, results, asked)
         return 0
     cores = os.cpu_count() or 1 if options.address == "local" else 0  # a cluster's are unknown before joining it
-    timed = results[results["key"].isin(jobs)] if options.short else results  # others are cut short elsewhere
+    timed = results[results["key"].isin(jobs)] if options.short else results  # its other runs may be shorter or longer
     sweep_report.print_plan(work, timed, options.workers or cores, each=options.dry_run)
     if options.dry_run:
         return 0
@@ -109,7 +109,7 @@ def run_studies(asked: Options) -> int:
 
 def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
-    if options.list:  # it reads the record, of a million objects: every 700th would start the collector
+    if options.list:  # reading the record makes a million objects; by default, every 700th starts the collector
         gc.set_threshold(100_000)
     ignored = [name for name in ("dry_run", "by_study", "workers") if options.list and getattr(options, name)]
     if ignored:
