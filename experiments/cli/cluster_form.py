@@ -1,4 +1,4 @@
-"""Read a cluster's description and show its machines and what is missing before they can start, without a cluster.
+"""Read a cluster's description, and show its machines and what they still need to start; this needs no cluster.
 
 The description is a cluster file of Ray (sweep.yaml), a RayJob of KubeRay or a Slurm script.
 """
@@ -17,7 +17,7 @@ from experiments.cli.console import console
 from experiments.cli.options import flag
 
 EXAMPLES = ("192.0.2.", "your-", "ami-00000000000000000", "registry.example.org")  # values that a user must replace
-SKETCH = ".sketch."  # in the name of a description that no such cluster has run
+SKETCH = ".sketch."  # in the name of a file that is untested: no such cluster has run it
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Machines:
     cores: float | None = None
 
     def slots(self, gpus_per_run: float, *, on_gpus: bool) -> int | None:
-        """Return how many runs these machines take at a time: each takes a core and, if there are GPUs, its share."""
+        """Return how many runs fit at a time, each with a core and, on GPUs, its share of one; None if not known."""
         cores = math.inf if self.cores is None else self.cores
         if not on_gpus:
             return None if self.cores is None else self.most * int(self.cores)
@@ -47,7 +47,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class ClusterForm:
-    """What a description starts: machines by role, the commands that a user types, what is missing for them."""
+    """What a description starts: machines by role, the commands that a user types, what these commands still need."""
 
     path: Path
     kind: str
@@ -57,13 +57,13 @@ class ClusterForm:
     device: str = ""
 
     def runs_at_once(self, gpus_per_run: float) -> int:
-        """Return how many runs fit on the machines; 0 where that is known only once they have joined."""
+        """Return how many runs fit on the machines at a time; 0 if that is unknown until they have joined."""
         slots = [each.slots(gpus_per_run, on_gpus=self.device != "cpu") for each in self.machines]
         return 0 if any(count is None for count in slots) else sum(filter(None, slots))
 
 
 def read_form(path: Path, words: Sequence[str]) -> ClusterForm:
-    """Return what a description starts for a sweep with these words after `sweep.py`."""
+    """Read the description of a cluster, for a sweep with these words after `sweep.py`."""
     if not path.is_file():
         raise FileNotFoundError(f"--cluster {path}: no such file; expected sweep.yaml or one of experiments/clusters/")
     text = path.read_text()
@@ -93,7 +93,7 @@ def sweep_words(options: Any) -> list[str]:
 
 
 def print_form(form: ClusterForm, pending: int, at_once: int) -> None:
-    """Print what the user types, the machines, and what is missing before that works."""
+    """Print what the user types, the machines, and what is not ready yet."""
     sketch = ": a sketch, which no such cluster has run" if SKETCH in form.path.name else ""
     console.print(f"cluster {form.path}, {form.kind}{sketch}", highlight=False)
     for number, command in enumerate(form.user_commands, 1):
@@ -170,7 +170,7 @@ def _slurm(path: Path, text: str, words: Sequence[str]) -> ClusterForm:
 
 
 def _examples(content: Any) -> list[str]:
-    """Return a line for each value of a description that is still an example's."""
+    """Return a line for each value of a description that is still one of the EXAMPLES."""
     lines: dict[str, None] = {}
 
     def visit(value: Any, name: str) -> None:

@@ -1,4 +1,4 @@
-"""End every command alike: exit status, errors in one line, interrupts, closed pipes."""
+"""Run any command, and turn errors, interrupts and closed pipes into an exit status and one line of text."""
 
 import gc
 import os
@@ -16,13 +16,13 @@ from experiments.storage.credentials import redact_credentials
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 RESUME = "interrupted: nothing that finished is lost; re-run the same command to resume"
 USER_ERRORS = (ValueError, OSError)
-AT_END: list[Callable[[], None]] = []  # what rooms do when a command ends, also by an error
+AT_END: list[Callable[[], None]] = []  # called when a command ends, also after an error
 
 
 def run_command(command: Callable[[], int | None], errors: tuple[type[Exception], ...] = USER_ERRORS) -> NoReturn:
     """Run a command and exit with its status (None is 0), or print one of `errors` in a line and exit with 1."""
     raise_on_interrupt()
-    gc.freeze()  # what the imports made stays to the end: scanning it again took a fifth of `sweep.py --list`
+    gc.freeze()  # imported objects live to the end: scanning them took a fifth of `sweep.py --list`
     try:
         try:
             with NUMBERS:
@@ -45,7 +45,7 @@ def run_command(command: Callable[[], int | None], errors: tuple[type[Exception]
 
 
 def _broken_pipe(error: BrokenPipeError) -> int | str:
-    """Return 1 if the reader of our output has closed it (`| head`); else the error, of another pipe."""
+    """Return 1 if the reader of our output has closed it (`| head`); otherwise the error of another pipe, as text."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -56,5 +56,5 @@ def _broken_pipe(error: BrokenPipeError) -> int | str:
 
 def _fullest_folder() -> Path:
     """Return the current folder or that of temporary files, whichever has less space."""
-    folders = [Path(), Path(os.environ.get("TMPDIR", "/tmp"))]  # gettempdir fails where no disk has room
+    folders = [Path(), Path(os.environ.get("TMPDIR", "/tmp"))]  # gettempdir fails on full disks
     return min((folder for folder in folders if folder.is_dir()), key=lambda folder: shutil.disk_usage(folder).free)

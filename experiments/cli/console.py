@@ -28,7 +28,7 @@ console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True, ma
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return a number of things in words; the plural has an s if not given."""
+    """Return a count with its noun, as in "2 runs"; without `plural`, an s is added."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
@@ -38,9 +38,9 @@ def plain_columns() -> tuple[ProgressColumn, ...]:
 
 
 class Bar:
-    """A progress bar of all runs, and below it one of each run in progress with its name, status and time left.
+    """A progress bar for all runs, and one below it for each run in progress with its name, status and time left.
 
-    A run in progress counts by its share of steps. Without a terminal a line is printed now and then.
+    A run in progress counts by its share of steps. Without a terminal, a line is printed at most every 30 seconds.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -82,7 +82,7 @@ class Bar:
         self._draw()
 
     def end(self, key: str, *, failed: bool = False) -> None:
-        """Count a run as done, or as failed: that adds nothing to the share of what is done."""
+        """Count a run as done, or as failed, which adds nothing to the share that is done."""
         self.fractions[key] = 0.0 if failed else 1.0
         (self.failed if failed else self.ended).add(key)
         if key in self.runs:
@@ -102,17 +102,15 @@ class Bar:
         return f"{len(self.ended)} done, {failed}{len(self.fractions) - len(self.ended | self.failed)} pending"
 
     def _share(self) -> int:
-        """Return the share of what is done in percent: 100 only when every run is done."""
+        """Return the share that is done in percent: 100 only when every run is done."""
         done, of = sum(self.fractions.values()), len(self.fractions)
         return 100 if done == of else min(99, round(100 * done / of))
 
     def line(self) -> str:
         """Return the bars as a line of text."""
         running = [task for task in self.progress.tasks if task.id in self.runs.values()]
-        parts = [[task.fields["status"], _time_left(task)] for task in running]
-        shown = [
-            f"{task.description}: {', '.join(filter(None, both))}" for task, both in zip(running, parts, strict=True)
-        ]
+        parts = ((task, filter(None, (task.fields["status"], _time_left(task)))) for task in running)
+        shown = [f"{task.description}: {', '.join(words)}" for task, words in parts]
         return "; ".join([f"{self._counts()}, {self._share()} %", *shown])
 
 
@@ -121,7 +119,7 @@ def _time_left(task: Task) -> str:
 
 
 def print_failures(failed: Mapping[str, str], ended: bool) -> None:
-    """Print what failed and why, and how to resume if interrupted; reasons that differ in a quoted name only once."""
+    """Print what failed and why, each reason once whatever names it quotes, and how to resume if interrupted."""
     alike: dict[str, list[str]] = {}
     for name, reason in failed.items():
         alike.setdefault(QUOTED.sub("", reason), []).append(name)

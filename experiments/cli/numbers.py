@@ -1,4 +1,4 @@
-"""Numbers among the options of all commands: a word that is none is refused in a sentence, not by a type's name."""
+"""Read numeric options of all commands, and refuse other words with a sentence instead of a type's name."""
 
 from types import NoneType
 from typing import get_args
@@ -9,7 +9,7 @@ NUMBERS = ConstructorRegistry()  # in force while a command reads its options
 
 
 def whole_number(word: str) -> int:
-    """Return the whole number that a word of the command line is."""
+    """Return a word of the command line as a whole number."""
     try:
         return int(word)
     except ValueError:
@@ -17,7 +17,7 @@ def whole_number(word: str) -> int:
 
 
 def number(word: str) -> float:
-    """Return the number that a word of the command line is."""
+    """Return a word of the command line as a number."""
     try:
         return float(word)
     except ValueError:
@@ -26,7 +26,7 @@ def number(word: str) -> float:
 
 @NUMBERS.primitive_rule
 def _read_number(option: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Return how tyro reads an option that is a number; None, which is "not given", can't be typed."""
+    """Return how tyro reads a numeric option, or None for any other; a value of None, "not given", can't be typed."""
     kinds = {*(get_args(option.type) or (option.type,))} - {NoneType}
     if kinds not in ({int}, {float}):
         return None

@@ -17,12 +17,12 @@ MOST_THREADS = 1024  # torch starts them all, whatever the machine has
 
 
 def read_words(kind: Callable[[str], Any]) -> Callable[[list[str]], tuple[Any, ...]]:
-    """Return a function that reads an option's values; it refuses none, which would else look like not given."""
+    """Return a parser of an option's values; it refuses an empty list, which would look like an option not given."""
 
     def read(words: list[str]) -> tuple[Any, ...]:
         if not words:
             raise ValueError("expected at least one value, got none")
-        if "" in words:  # which is part of every name
+        if "" in words:  # an empty word is part of every name
             raise ValueError("expected values that are not empty")
         return tuple(map(kind, words))
 

@@ -25,7 +25,7 @@ SHOWN = SCALES["small"]  # whose settings are the defaults in --help
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """What run.py and compare.py train on and select by."""
+    """What run.py and compare.py train on, and select checkpoints or settings by."""
 
     scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = ""
     """Scale whose corpus and published settings are the starting point. If not given: small, and for an encoder of your
@@ -68,11 +68,11 @@ class CommonOptions(InputOptions):
 
 
 def options_for(name: str) -> type:
-    """Return the options of a method: its fields and those of a run, all None by default."""
+    """Return the class of a method's options: its fields and those of a run, all None by default."""
     skip = {"method", "backbone", "corpus", "weights"}
     settings = [f for kind in (METHODS[name], Run) for f in fields(kind) if f.name not in skip]  # ty: ignore[invalid-argument-type]
     choices = choices_of(name)
-    takes = inspect.signature(RUNS[name]).parameters  # a run or a method in a field is given by a method's name
+    takes = inspect.signature(RUNS[name]).parameters  # a field with a run or a method needs one, to take a name
     settings = [f for f in settings if f.name in takes or not {"Run", "Method"} & {*_names(f)}]
     default = RUNS[name](SHOWN, BASE)
     shown = default.settings() if default else {}
@@ -92,7 +92,7 @@ def options_for(name: str) -> type:
 
 
 def choices_of(name: str) -> dict[str, Sequence[str]]:
-    """Return the values that settings of a method and of a run can have, where they are few."""
+    """Return the allowed values of those settings of a method and of a run that have only a few."""
     return {**lookup.choices_of(METHODS[name]), **lookup.choices_of(Run)}
 
 

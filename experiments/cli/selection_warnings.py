@@ -1,4 +1,4 @@
-"""Say before training what makes a selected checkpoint's score mean less: few dev scores, pairs that are scored too."""
+"""Warn before training if a checkpoint's score will mean less: few dev scores, or dev pairs that are scored too."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,11 +12,11 @@ from cse_core.run import Run
 from cse_core.training.selection import dev_sets
 from experiments.cli.console import counted
 
-FEWEST = 3  # dev scores, of which a best one can be chosen
+FEWEST = 3  # dev scores to choose a best one from
 
 
 def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | None) -> Iterator[str]:
-    """Yield a warning of fewer than three dev scores, and one of tasks with pairs of the dev sets."""
+    """Yield a warning if there are fewer than three dev scores, and one if tasks contain pairs of the dev sets."""
     sets = dev_sets(rule)
     if not sets:
         return
@@ -37,7 +37,7 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
 
 
 def _scored_pairs(task: str, data: Path | None) -> list[frozenset[str]]:
-    """Return the pairs of a task that scores all pairs of its sets; none of any other."""
+    """Return the pairs of a task that scores all pairs of its sets; none for any other task."""
     found = find_task(task)
     if not isinstance(found, STSTask | RankingTask) or (isinstance(found, STSTask) and found.subset):
         return []

@@ -1,4 +1,4 @@
-"""Print what a command line chooses of the studies, and where its runs are recorded."""
+"""Print which parts of the studies a command line chooses, and where its runs are recorded."""
 
 import shlex
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ from experiments.storage.record_folders import is_own_study
 
 
 def print_choice(studies: Sequence[Study], asked: Options, options: Options) -> None:
-    """Print the chosen rows and seeds, and the folder of a record apart from the studies'."""
+    """Print the chosen rows and seeds, and the folder of the record if it is a separate one."""
     if any(map(is_own_study, asked.studies)):
         console.print(f"a study of your own: its record, tables and figures are in {options.mlruns}")
     rows = [row for study in studies for row in study.rows]

@@ -1,4 +1,4 @@
-"""The options of sweep.py and of the commands beside it, and what is refused before anything is read or started."""
+"""The options of sweep.py and of related commands, with the checks that come before anything is read or started."""
 
 import os
 from dataclasses import dataclass, replace
@@ -86,7 +86,7 @@ class StudyOptions(RayOptions):
 
     @property
     def parts(self) -> Parts:
-        """What is chosen of each study."""
+        """The chosen parts of each study."""
         return Parts(
             rows=self.rows,
             backbones=self.backbones,
@@ -119,7 +119,7 @@ class Options(StudyOptions):
 class EstimateOptions(StudyOptions):
     """Simulate a sweep on GPUs: its length, use of the GPUs, longest chain of nested runs, cost.
 
-    All options of a sweep are taken, so that its words can stay; those that cost no time change nothing.
+    All options of sweep.py are accepted, so its command line can be reused; those that cost no time change nothing.
     """
 
     gpus: Numbers = (1,)
@@ -134,7 +134,7 @@ AnyStudies = TypeVar("AnyStudies", bound=StudyOptions)
 
 
 def in_own_record(options: AnyStudies) -> AnyStudies:
-    """Return the options with the folder of the record, for runs that never enter it one beside it."""
+    """Return the options with the record's folder: own studies, short runs and fresh runs have separate ones."""
     for name in filter(is_own_study, options.studies):
         options = _with_folders_in(options, RESULTS_OF_OWN.format(Path(name).stem))
     options = replace(options, mlruns=folder_of(options.studies, options.mlruns))
@@ -145,13 +145,13 @@ def in_own_record(options: AnyStudies) -> AnyStudies:
 
 
 def _with_folders_in(options: AnyStudies, name: str) -> AnyStudies:
-    """Return the options with a folder of this name in the run folders and the shared storage that they name."""
+    """Return the options with a subfolder of this name in `store` and in `shared`, where these are given."""
     store = options.store / name if options.store else None
     return replace(options, store=store, shared=f"{options.shared.rstrip('/')}/{name}" if options.shared else "")
 
 
 def check_ray(options: RayOptions) -> None:
-    """Refuse invalid values of what all commands with Ray share, before anything is read or started."""
+    """Refuse invalid values of the options of all commands with Ray, before anything is read or started."""
     at_least(0, workers=options.workers, share_seconds=options.share_seconds)
     at_most(MOST_AT_ONCE, workers=options.workers)
     if options.share_seconds != SHARE_SECONDS and not options.shared:
@@ -179,7 +179,7 @@ def checked(options: AnyStudies) -> AnyStudies:
 
 
 def check_estimate(options: EstimateOptions) -> None:
-    """Refuse invalid values of what estimate.py has beside a sweep's options."""
+    """Refuse what estimate.py can't use, besides what `checked` refuses."""
     at_least(0, price=options.price)
     for gpus in options.gpus:
         at_least(1, gpus=gpus)

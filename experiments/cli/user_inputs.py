@@ -1,4 +1,4 @@
-"""What a command line names beside the studies' own: a corpus, an encoder as backbone or teacher."""
+"""Read the inputs that a command line names: a corpus, dev pairs, an encoder as backbone or teacher."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,8 +21,8 @@ from experiments.schema.rows import BASE, rank_scorer
 from experiments.schema.scales import SCALES, scale_for
 from experiments.schema.study import Scale
 
-RANKED = 10_000  # sentences in which a teacher ranks, as many as RankEncoder does at `small`
-# What may stand on top of a teacher: similarities of whitened vectors, and of ranks in the training sentences.
+RANKED = 10_000  # sentences that a teacher ranks, as many as RankEncoder does at `small`
+# The scorers of NAME@SCORER: similarities of whitened vectors, and of ranks in the training sentences.
 TEACHER_SCORERS: dict[str, Callable[[Scale], Scorer]] = {
     "whitened": lambda scale: Whitened(corpus=scale.corpus),
     "ranks": lambda scale: rank_scorer(scale, weight=1.0, size=min(RANKED, scale.corpus.lines)),
@@ -30,7 +30,7 @@ TEACHER_SCORERS: dict[str, Callable[[Scale], Scorer]] = {
 
 
 def read_corpus(name: str, lines: int | None, columns: Sequence[str] = ()) -> Corpus:
-    """Return a file of one's own as a corpus, with the columns that are named or known, or the lines of a named one."""
+    """Return the user's file as a corpus, with the given or known columns, or the first `lines` of a named corpus."""
     path = Path(name).expanduser()
     if path.is_file():
         return corpus_of_file(path.resolve(), lines, columns)
@@ -45,22 +45,22 @@ def read_corpus(name: str, lines: int | None, columns: Sequence[str] = ()) -> Co
 
 
 def read_dev(name: str, columns: Sequence[str]) -> str:
-    """Return the rule of a name, or of a file of pairs, whose set is added."""
+    """Return a selection rule by its name, or that of a file of pairs, which is added as an evaluation set."""
     return own_pairs.add(name, columns) if name not in SELECTION and own_pairs.is_file(name) else name
 
 
 def read_encoder(name: str) -> Pretrained:
-    """Return a folder, a hub name, an embedded backbone or word vectors as an encoder that is known by its content."""
+    """Return a folder, a hub name, an embedded backbone or word vectors as an encoder with the hash of its content."""
     return Pretrained(name, word_vectors_hash(name) if is_word_vectors(name) else encoder_hash(resolve(name)))
 
 
 def with_inputs(
     name: str, backbone: str, corpus: str, lines: int | None, columns: Sequence[str] = ()
 ) -> tuple[Scale, str]:
-    """Return the scale of a name with another corpus, or another encoder, and the backbone's name in it.
+    """Return the named scale with the user's corpus and encoder, and the backbone's name in that scale.
 
-    All of a method's runs get them, also those of its teachers. A name of the papers stays as it is. Another encoder is
-    in the place of BERT-base; without a scale's name it has the settings for its size.
+    All of a method's runs get them, also its teachers. A backbone of the papers keeps its name. Any other encoder takes
+    the place of BERT-base; if no scale is named, its size determines the settings.
     """
     if columns and not corpus:
         raise ValueError(f"--columns {' '.join(columns)}: requires --corpus")
@@ -89,7 +89,7 @@ def encoder_size(name: str) -> tuple[int, int]:
 
 
 def say_pooling(name: str, pooling: str | None) -> str:
-    """Return in words which pooling an encoder is scored by, and what chose it."""
+    """Return a line that says which pooling an encoder is scored with, and what chose it."""
     if pooling:
         return f"pooling: {pooling}, by --pooling"
     about = describe(folder := resolve(name))
@@ -103,7 +103,7 @@ def say_pooling(name: str, pooling: str | None) -> str:
 
 
 def check_corpus(run: Run) -> None:
-    """Refuse a run, or one that it needs, whose batch or ranked sentences are more than its corpus has."""
+    """Refuse a run if it, or a run that it needs, takes a larger batch or ranks more sentences than its corpus has."""
     for each in (run, *run.required_checkpoints()):
         lines, what = each.corpus.lines, each.method.name if each is run else f"{each.method.name}, which it needs,"
         drawn = max(getattr(method, "corpus_size", 0) for method in added_to(each.method))
@@ -128,7 +128,7 @@ def with_own_pooling(run: Run) -> Run:
 def read_teachers(texts: Sequence[str], scale: Scale, backbone: str) -> tuple[Teacher, ...]:
     """Return teachers from texts NAME, NAME:WEIGHT or NAME@SCORER:WEIGHT; without weights, all count alike.
 
-    A name is an encoder's, as `read_encoder` takes it, or a method's: its run at this scale on the same backbone.
+    NAME is an encoder's, as for `read_encoder`, or a method's, which means its run at this scale on the same backbone.
     """
     split = [_split_weight(text) for text in texts]
     given = [weight for _, weight in split if weight is not None]
