@@ -1,1 +1,1 @@
-"""Compare methods, each with its settings chosen by equally many trials."""
+"""Compare methods with equal tuning: the same number of trials chooses the settings of each."""

@@ -1,12 +1,12 @@
-"""Methods compared with equal tuning: what is drawn, which runs that takes, and what wins. Nothing here trains.
+"""Define comparisons with equal tuning: which settings are drawn, which runs they need, which win. Nothing trains here.
 
-For each method there are several independent searches. A search draws `trials` settings and trains each once, with a
-seed of its own. The best quarter of them by dev score is trained with `MORE_SEEDS` further seeds, and the settings with
-the highest mean dev score win the search. Winners are trained with fresh seeds, the finals, and only these are scored
-on the tasks. The published settings are trained with as many seeds, as a row beside the tuned ones.
+Each method has several independent searches. A search draws `trials` settings and trains each once, with its own seed.
+The best quarter by dev score is trained with `MORE_SEEDS` further seeds, and the settings with the highest mean dev
+score win the search. The finals train each winner with fresh seeds, and only they are scored on the tasks. The
+published settings are trained with as many fresh seeds, for a row next to the tuned ones.
 
-All trials follow from the comparison and, with the sampler `tpe`, from the dev scores before them, so a comparison
-resumes from the record alone.
+All trials follow from the comparison and, with the sampler `tpe`, from earlier dev scores. So a comparison resumes from
+the record alone.
 """
 
 import json
@@ -27,7 +27,7 @@ from experiments.schema.rows import rank_scorer
 from experiments.schema.study import Scale, check_name, with_seed
 
 SAMPLERS = ("random", "tpe")
-TRIAL_SEEDS, FINAL_SEEDS = 401, 801  # the first of each; no study has these
+TRIAL_SEEDS, FINAL_SEEDS = 401, 801  # the first of each; no study uses these
 MORE_SEEDS = 2  # of the settings that a search promotes
 PUBLISHED = -1  # in place of a search's number: the published settings
 Settings = Mapping[str, Any]
@@ -44,11 +44,12 @@ class Budget:
 
     @property
     def promoted(self) -> int:
-        """How many settings of a search get more seeds; a single one would win anyway."""
+        """How many settings of a search get more seeds."""
         return max(1, self.trials // 4)
 
     @property
     def more_seeds(self) -> int:
+        """How many further seeds these settings get: none if there is one of them, which would win anyway."""
         return MORE_SEEDS if self.promoted > 1 else 0
 
     @property
@@ -59,32 +60,31 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant:
-    """A method that is compared: its run with the published settings, and the space in which it is tuned.
+    """A method to compare: its run with the published settings, and the space in which it is tuned.
 
-    `published` has what the row of published settings needs beside the run: how pairs are scored, and what the space
-    fixes.
+    `published` has the settings that the published row adds to this run: how pairs are scored, what the space fixes.
     """
 
     name: str
     start: Run
     space: Mapping[str, Values]
     published: Settings = field(default_factory=dict)
-    file: str = ""  # of a method of one's own
+    file: str = ""  # of the user's own method
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: the settings that a search of a method drew, or the published ones, and a seed."""
+    """A training run: the settings that a search of a method drew, or the published ones, and a seed."""
 
     entrant: Entrant
     search: int
     settings: Settings
     run: Run
-    scorer: Scorer  # by cosine, or also by ranks where the settings say so
+    scorer: Scorer  # by cosine, or also by ranks if the settings say so
 
     @property
     def of_search(self) -> str:
-        """Which search it belongs to, in words."""
+        """The search that it belongs to, in words."""
         return "published" if self.search == PUBLISHED else f"search {self.search + 1}"
 
     @property
@@ -100,19 +100,19 @@ class Scores:
     failed: frozenset[str] = frozenset()
 
     def of(self, trial: Trial) -> float | None:
-        """Return a training's dev score; None if it failed or has not ended."""
+        """Return a trial's dev score; None if it failed or has not ended."""
         return self.by_address.get(trial.address)
 
     def has_ended(self, trial: Trial) -> bool:
-        """Whether a training has a dev score or failed."""
+        """Return whether a trial has a dev score or failed."""
         return trial.address in self.by_address or trial.run.key in self.failed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Entrants at a scale with a budget. The first is the baseline.
+    """Methods to compare at a scale, with the same budget for each. The first is the baseline.
 
-    `measures` are what the finals are scored on: by name the tasks whose mean it is. The first decides.
+    `measures` has the scores of the finals: by name, the tasks whose mean it is. The first measure decides.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Comparison:
     sampler: str = "random"
     margin: float = 0.5  # points
     tested: tuple[str, ...] = ()  # methods whose gains are tested together; empty: all but the baseline
-    nested_seeds: tuple[int, ...] = (42, 1)  # of teachers and bases: each search has the next of them
+    nested_seeds: tuple[int, ...] = (42, 1)  # of teachers and bases: each search takes the next one
 
     def __post_init__(self) -> None:
         check_name("comparison", self.name)
@@ -144,7 +144,7 @@ class Comparison:
         return self.budget.trials + self.budget.more_seeds
 
     def trial(self, entrant: Entrant, search: int, settings: Settings, seed: int, turn: int | None = None) -> Trial:
-        """Return a training of settings; teachers and bases have the search's seed, or that of another turn."""
+        """Return the trial of settings and a seed; `turn` (or the search) chooses the seed of teachers and bases."""
         nested = self.nested_seeds[(search if turn is None else turn) % len(self.nested_seeds)]
         try:
             run = with_seed(with_settings(entrant.start, settings), nested, nested=True)
@@ -156,7 +156,7 @@ class Comparison:
 
     @cached_property
     def _drawn(self) -> dict[tuple[str, int], list[Trial]]:
-        """The draws of each search of each method that don't depend on scores, once they were asked for."""
+        """A cache of the searches' draws, for the sampler that does not depend on scores."""
         return {}
 
     def draws(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
@@ -171,7 +171,7 @@ class Comparison:
         import optuna  # lazy: slow import
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        # Each search of each method has a stream of its own; `hash` would differ between processes.
+        # Each search of each method has its own random stream; `hash` would differ between processes.
         seed = int(sha256(f"{entrant.name} {search}".encode()).hexdigest()[:8], 16)
         kind = optuna.samplers.TPESampler if self.sampler == "tpe" else optuna.samplers.RandomSampler
         study = optuna.create_study(direction="maximize", sampler=kind(seed=seed))
@@ -189,7 +189,7 @@ class Comparison:
         return trials
 
     def promotions(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
-        """Return the further seeds of a search's best settings; none if a single one is promoted, or nothing ended."""
+        """Return the further trials of a search's best settings; none if a single one is promoted, or nothing ended."""
         return self._promoted(entrant, search, scores, self.draws(entrant, search, scores))
 
     def _promoted(self, entrant: Entrant, search: int, scores: Scores, draws: Sequence[Trial]) -> list[Trial]:
@@ -222,7 +222,7 @@ class Comparison:
         return max(means, key=lambda each: each[1], default=None)
 
     def finals(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
-        """Return the fresh seeds of a search's winner, or of the published settings."""
+        """Return the trials of a search's winner, or of the published settings, with fresh seeds."""
         first = max(FINAL_SEEDS, TRIAL_SEEDS + self.block * self.budget.searches) + self.budget.finals * (search + 1)
         seeds = range(first, first + self.budget.finals)
         if search == PUBLISHED:
@@ -231,13 +231,13 @@ class Comparison:
         return [self.trial(entrant, search, winner[0], seed) for seed in seeds] if winner else []
 
     def stage(self, name: str, scores: Scores, entrants: Sequence[Entrant] = ()) -> list[Trial]:
-        """Return a stage's trainings of all or some entrants, known when the stages before it have ended."""
+        """Return a stage's trials of all or some entrants; the stages before it must have ended."""
         searches = range(PUBLISHED, self.budget.searches) if name == "finals" else range(self.budget.searches)
-        made = {"trials": self.draws, "promotions": self.promotions, "finals": self.finals}[name]
-        return [t for each in entrants or self.entrants for search in searches for t in made(each, search, scores)]
+        trials_of = {"trials": self.draws, "promotions": self.promotions, "finals": self.finals}[name]
+        return [t for each in entrants or self.entrants for search in searches for t in trials_of(each, search, scores)]
 
     def jobs(self, trials: Sequence[Trial], *, final: bool) -> dict[str, Job]:
-        """Return the jobs of trainings, with those of their teachers and bases; only finals are scored on the tasks."""
+        """Return the jobs of trials, and of their teachers and bases; only finals are scored on the tasks."""
         scored = [task for tasks in self.measures.values() for task in tasks] if final else []
         tasks = tuple(dict.fromkeys((*dev_sets(self.dev), *scored)))
         groups: list[dict[str, Job]] = []
@@ -265,7 +265,7 @@ def settings_text(settings: Settings) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return one value of a setting in words: of a mix of teachers each with its weight."""
+    """Return a setting's value in words; teachers are named with their weights."""
     return " and ".join(_text(item).removesuffix(" 1") for item in (value if isinstance(value, tuple) else (value,)))
 
 
@@ -275,7 +275,7 @@ def _text(value: Any) -> str:
 
 
 def _distributions(space: Mapping[str, Values]) -> dict[str, Any]:
-    """Return a space as Optuna's distributions; of choices the place in the list is drawn."""
+    """Return a space as Optuna's distributions; of a list of choices, the index is drawn."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution  # lazy: slow import
 
     return {

@@ -20,7 +20,7 @@ from experiments.studies.own_study import load_method
 def entrant(name: str, scale: Scale, backbone: str) -> Entrant:
     """Return a method by its name, or by FILE.py:CLASS, with its published settings and its space.
 
-    A method of one's own without published settings has SimCSE's, and its own defaults.
+    The user's own method without published settings gets SimCSE's, and its own defaults.
     """
     path, colon, kind = name.partition(".py")
     if colon:
@@ -44,7 +44,7 @@ def _run_of_own(method: type, scale: Scale, backbone: str) -> Run | None:
 
 
 def with_space(each: Entrant, scale: Scale, width: int, tasks: Sequence[str]) -> Entrant:
-    """Return an entrant with the space of its run; scoring by ranks is left out where a task can't be scored so."""
+    """Return the entrant with its search space; scoring by ranks is left out if a task does not allow it."""
     space = space_of(each.start, width)
     if SCORING_WEIGHT in space and not _ranks_score(scale, tasks):
         del space[SCORING_WEIGHT]
@@ -63,7 +63,7 @@ def _ranks_score(scale: Scale, tasks: Sequence[str]) -> bool:
 
 
 def measures_of(names: Sequence[str], dev: str, columns: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Return what finals are scored on: for each group, task or file the tasks whose mean it is, without dev sets."""
+    """Return the measures of finals: for each group, task or file, the tasks whose mean it is, without dev sets."""
     measures: dict[str, tuple[str, ...]] = {}
     for name in names:
         tasks = tuple(task for task in suite.expand_names((name,), columns) if task not in dev_sets(dev))

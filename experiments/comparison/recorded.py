@@ -1,4 +1,4 @@
-"""What the record has of a comparison: dev scores, failures, and the measures of the finals."""
+"""Read a comparison's dev scores, failures and measures of the finals from the record, and add its trials."""
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ DIVERGED, FINISHED = "failed", "finished"  # states of a line of searches.csv
 
 
 def dev_scores(comparison: Comparison, results: pd.DataFrame, searches: pd.DataFrame) -> Scores:
-    """Return the dev scores of the runs that were selected by the comparison's rule, and its failed runs."""
+    """Return the dev scores of the runs selected by the comparison's rule, and the runs that failed."""
     own = searches[searches["search"].str.startswith(f"{comparison.name} ")]
     failed = frozenset(own.loc[own["state"] == DIVERGED, "keys"])
     return Scores(means_of(comparison, results, dev_sets(comparison.dev)), failed)
@@ -41,7 +41,7 @@ def means_of(comparison: Comparison, results: pd.DataFrame, tasks: tuple[str, ..
 def record_trials(
     comparison: Comparison, trials: Iterable[Trial], scores: Scores, failed: Collection[str], mlruns: Path
 ) -> None:
-    """Add the trainings with a dev score, and those of the keys that failed for good, to searches.csv."""
+    """Add trials to searches.csv: those with a dev score, and those that failed for good, by their keys in `failed`."""
     ended = [trial for trial in trials if scores.of(trial) is not None or trial.run.key in failed]
     lines = [_line(comparison, trial, scores) for trial in ended]
     if lines:

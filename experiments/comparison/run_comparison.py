@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,13 +33,13 @@ def run_comparison(
     tracker: Tracker,
     entrants: Sequence[Entrant] = (),
 ) -> tuple[dict[str, str], bool]:
-    """Run what the record lacks of all or some entrants.
+    """Run what is not recorded yet of all or some entrants.
 
     Return the reasons of failures by key, and whether it ran to the end.
 
     A run that diverges, or whose dev score is undefined, is a result: it is recorded as failed, and loses. One that
     fails for another reason loses too, and the same command tries it again. After a failure of the machine (its disk,
-    its memory, its network, a lost worker), or of a teacher or base, the comparison ends: what wins depends on it.
+    its memory, its network, a lost worker), or of a teacher or base, the comparison stops: the winner may depend on it.
     """
     failed: dict[str, str] = {}
     for number, stage in enumerate(STAGES, 1):
@@ -54,9 +54,8 @@ def run_comparison(
             failed |= reasons
             results, scores = _read(comparison, tracker.mlruns, failed)
             failed |= _undefined(trials, scores, comparison.dev, results) if ended else {}
-            record_trials(
-                comparison, trials, scores, {key for key in failed if _is_result(failed, key)}, tracker.mlruns
-            )
+            for_good = {key for key, reason in failed.items() if _is_result(reason)}
+            record_trials(comparison, trials, scores, for_good, tracker.mlruns)
             own = {trial.run.key for trial in trials}
             ends = (_is_of_machine(reason) or key not in own for key, reason in reasons.items())
             if not ended or any(ends):
@@ -65,7 +64,7 @@ def run_comparison(
 
 
 def _read(comparison: Comparison, mlruns: Path, failed: Collection[str]) -> tuple[pd.DataFrame, Scores]:
-    """Return the record's scores, and the dev scores and failures in it, with further failures by key."""
+    """Return the recorded results, and their dev scores and failures, together with the failures in `failed`."""
     scale = comparison.scale.name
     results = csv_record.read_results(scale, mlruns)
     scores = dev_scores(comparison, results, csv_record.read_searches(scale, mlruns))
@@ -79,7 +78,7 @@ def _left(
     results: pd.DataFrame,
     execution: ExecutionSettings,
 ) -> Plan:
-    """Return what is left to run of these trainings; teachers and bases only where one of them is left."""
+    """Return the plan of what is left of these trials; it is empty if only teachers and bases are left."""
     work = make_plan(
         comparison.jobs(trials, final=stage == "finals"), scored_cells(results), execution.store, execution.shared
     )
@@ -101,12 +100,12 @@ def _undefined(trials: Sequence[Trial], scores: Scores, dev: str, results: pd.Da
     return {t.run.key: UNDEFINED for t in trials if t.run.key in ended and not scores.has_ended(t)}
 
 
-def _is_result(failed: Mapping[str, str], key: str) -> bool:
-    return failed[key] == UNDEFINED or failed[key].startswith(f"{DivergedError.__name__}:")
+def _is_result(reason: str) -> bool:
+    return reason == UNDEFINED or reason.startswith(f"{DivergedError.__name__}:")
 
 
 def _is_of_machine(reason: str) -> bool:
-    """Whether a run failed for a reason that has nothing to do with its method."""
+    """Return whether a run failed for a reason that has nothing to do with its method."""
     kind = getattr(builtins, reason.partition(":")[0], None)
     of_system = isinstance(kind, type) and issubclass(kind, OSError | MemoryError)
     of_memory = "out of memory" in reason or "can't allocate memory" in reason  # of a GPU, of torch

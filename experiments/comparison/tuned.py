@@ -18,7 +18,7 @@ ALL = ("simcse", *PAPERS, "esimcse", "promptbert", "mixcse", "dclr", "arccse", "
 
 
 def teacher_sets(simcse: Run, scale: Scale) -> tuple[tuple[Teacher, ...], ...]:
-    """Return what may teach RankCSE: SimCSE on wiki-medium, on the student's backbone, or both as in the paper."""
+    """Return RankCSE's possible teachers: SimCSE on wiki-medium, on the student's backbone, or both as in the paper."""
     medium, tiny = replace(simcse, backbone=WIKI_MEDIUM), simcse
 
     def mix(*weighted: tuple[Run, float]) -> tuple[Teacher, ...]:
