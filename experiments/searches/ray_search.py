@@ -1,7 +1,7 @@
 """Run a search: Ray Tune gets settings from Optuna and stops the worse trials; every trial is recorded.
 
-No test score is used: the jobs of a trial train and select a checkpoint by dev score, and score nothing else; the runs
-that they need are scored on dev, to be compared with the record.
+No test score is used. The jobs of a trial train, select a checkpoint by dev score and score nothing else. Their
+teachers and bases are scored on dev, to be compared with the record.
 """
 
 import json
@@ -40,7 +40,7 @@ from experiments.tracking.mlflow_log import Tracker
 Trials = list[tuple[dict[str, float], float]]  # settings and scores
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 AIM: Any = {"metric": "score", "mode": "max"}
-TIME_ATTR = "evaluations"  # trials are compared after equally many
+TIME_ATTR = "evaluations"  # trials are compared after the same number
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 ERROR = "error"  # not recorded, so that the same command tries the trial again
 
@@ -53,7 +53,7 @@ class TimedSearch(OptunaSearch):
         self.ends, self.suggested, self.over = time.monotonic() + seconds, 0, False
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the next settings, or that there are none."""
+        """Return the next settings, or `Searcher.FINISHED` after the time limit."""
         if time.monotonic() >= self.ends:
             self.over = True
             return Searcher.FINISHED
@@ -120,11 +120,11 @@ class SearchCallback(tune.Callback):
         return {}
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Write down the settings, so that an interrupted search resumes with them."""
+        """Save the settings, so that an interrupted search resumes with them."""
         path = _started_path(self.search, self.mlruns)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
-            file.write(f"\n{settings_text(trial.config)}\n")  # the first line end closes a line that was cut off
+            file.write(f"\n{settings_text(trial.config)}\n")  # the first line break ends a line that was cut off
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Move the progress bar."""
@@ -140,13 +140,12 @@ class SearchCallback(tune.Callback):
         if last["failed"]:
             self.failed[text] = last["failed"]
         if last["state"] in (STOPPED, FAILED) and self.logbook.execution.shared:
-            with suppress(OSError):  # they would only take up space
+            with suppress(OSError):  # leftovers only take up space
                 Shared(self.logbook.execution.shared).drop_states(keys[last["ended"] :])
         if last["state"] != ERROR:
             line = {"scale": self.search.scale.name, "search": self.search.name, "trial": text, "keys": " ".join(keys)}
-            line |= {name: last[name] for name in ("state", "score", TIME_ATTR)} | {
-                "commit": csv_record.commit_of(commit())
-            }
+            line |= {name: last[name] for name in ("state", "score", TIME_ATTR)}
+            line["commit"] = csv_record.commit_of(commit())
             csv_record.merge_searches(self.mlruns, pd.DataFrame([line]))
         self._end(trial, failed=bool(last["failed"]))
 
@@ -174,10 +173,9 @@ def run_search(
 ) -> tuple[dict[str, str], bool]:
     """Run or resume a search; return the reasons of failures by settings, and whether it ran to the end or its limit.
 
-    It makes at most `trials` further ones, and begins none after `seconds`.
-
-    A resumed search gives the recorded trials to the sampler and starts with the settings that were interrupted, whose
-    runs resume from their states. Nothing that Ray pickled is read.
+    It makes at most `trials` further trials, and begins none after `seconds`. A resumed search gives the recorded
+    trials to the sampler and starts with the interrupted settings, whose runs resume from their states. Nothing that
+    Ray pickled is read.
     """
     logbook, begun = Logbook(tracker, execution, search.nested_jobs()), time.monotonic()
     failed, ended = _run_nested(search, execution, cluster, logbook)
@@ -221,7 +219,7 @@ def _search_algorithm(
 def _run_nested(
     search: Search, execution: ExecutionSettings, cluster: RayConfig, logbook: Logbook
 ) -> tuple[dict[str, str], bool]:
-    """Run what every trial needs; return the reasons of failures by key, and whether it was not interrupted."""
+    """Run all teachers and bases; return the reasons of failures by key, and whether it was not interrupted."""
     results = csv_record.read_results(search.scale.name, logbook.tracker.mlruns)
     jobs = search.nested_jobs()
     if not jobs:
@@ -252,7 +250,7 @@ def recorded_trials(search: Search, mlruns: Path) -> Trials:
 
 
 def pending(search: Search, trials: Trials, started: Path) -> tuple[int, list[dict[str, float]]]:
-    """Return the number of trials left, and settings to start with: a grid, or the studies' and interrupted ones."""
+    """Return the number of trials left, and settings to start with: a grid's, or the studies' and interrupted ones."""
     done = [settings for settings, _ in trials]
     if not search.trials:
         left = [settings for settings in search.combinations() if settings not in done]
@@ -266,7 +264,7 @@ def pending(search: Search, trials: Trials, started: Path) -> tuple[int, list[di
 
 
 def _unlogged_runs(search: Search, execution: ExecutionSettings, tracker: Tracker) -> list[str]:
-    """Return runs of recorded trials that MLflow lacks and whose results are there; a stopped trial lacks some runs."""
+    """Return the keys of recorded trials' runs that have a result and are not in MLflow; stopped trials have fewer."""
     lines = csv_record.read_searches(search.scale.name, tracker.mlruns)
     keys = set(" ".join(lines.loc[lines["search"] == search.name, "keys"]).split())
     with suppress(OSError):  # if unreachable, return all: logging a run twice changes nothing

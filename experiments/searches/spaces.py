@@ -1,8 +1,8 @@
-"""Declare searches of settings that no claim is about, by dev scores only and on seeds that only `search` has.
+"""Declare searches of settings that no claim is about, by dev scores only, on seeds that only the study `search` has.
 
-A search without a number of trials tries every combination once, as RankCSE's authors did. Any other draws settings
-from Optuna's sampler, and ASHA stops the worse trials. Compare methods by their expected maximum after equally many
-trials.
+A search without a number of trials tries every combination once, as RankCSE's authors did. Any other search draws
+settings with Optuna's sampler, and ASHA stops the worse trials. Compare methods by their expected maximum after the
+same number of trials.
 """
 
 import json
@@ -60,14 +60,14 @@ class Search:
         return [dict(zip(self.space, chosen, strict=True)) for chosen in product(*values)]
 
     def holds(self, settings: Mapping[str, float]) -> bool:
-        """Whether settings lie in this space; recorded ones may come from an earlier declaration."""
+        """Return whether settings lie in this space; recorded ones may come from an earlier declaration."""
         return settings.keys() == self.space.keys() and all(
             values.low <= settings[name] <= values.high if isinstance(values, LogUniform) else settings[name] in values
             for name, values in self.space.items()
         )
 
     def jobs(self, settings: Mapping[str, float]) -> tuple[Job, ...]:
-        """Return a job for each seed that trains, selects by the scale's dev set and scores nothing else."""
+        """Return a job for each seed, which trains, selects by the scale's dev set and scores nothing else."""
         run = with_settings(self.start, settings)
         label = " ".join(f"{name}={value:.3g}" for name, value in settings.items())
         selected = (Scoring(self.scale.dev, Cosine(), ()),)
@@ -77,7 +77,7 @@ class Search:
         )
 
     def nested_jobs(self) -> list[Job]:
-        """Return the jobs to do before any trial, those that others need first."""
+        """Return the jobs of teachers and bases, which come before any trial, in an order of training."""
         # Scored on dev, to verify that the weights give the recorded score.
         return required_jobs(self.start, self.scale.name, (self.scale.dev,))
 
@@ -122,7 +122,7 @@ def learning_rate_range(rate: float) -> LogUniform:
 
 
 def simcse(scale: Scale) -> Search:
-    """Return a search for the baseline with as many trials; temperatures of SimCSE's ablation (Gao et al., 2021)."""
+    """Return a search for the baseline with as many trials and the temperatures of its ablation (Gao et al., 2021)."""
     start = simcse_run(scale, BASE)
     assert start  # every scale has something for BERT-base
     space: dict[str, Any] = {
