@@ -1,4 +1,4 @@
-"""How many runs at once pay on one GPU, by the measurements of `bench_gpu.py`."""
+"""How many runs at a time pay off on one GPU, by the measurements of `bench_gpu.py`."""
 
 import csv
 from collections import defaultdict
@@ -10,15 +10,12 @@ WORTH = 1.05  # a larger number of runs must do at least this many times the wor
 
 
 def read_shares(path: Path = MEASURED) -> list[dict[str, str]]:
-    """Return the measured rows; none if no GPU was at hand yet."""
+    """Return the measured rows; none if no GPU was measured yet."""
     return list(csv.DictReader(path.read_text().splitlines())) if path.is_file() else []
 
 
 def best_shares(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], tuple[int, float, float]]:
-    """Return by GPU and model how many runs pay, how many times the work of one they do, and the GiB that each needs.
-
-    More runs are taken as long as they do at least 1.05 times the work of the best number below.
-    """
+    """Return, by GPU and model, how many runs pay off, how many times the work of one they do, and the GiB of each."""
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for row in rows:
         groups[row["machine"], row["model"]].append((int(row["runs"]), float(row["speedup"]), float(row["gib"])))

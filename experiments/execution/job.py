@@ -1,7 +1,7 @@
-"""Do one job: train a run if need be, score its checkpoints, and write everything to the run's folder.
+"""Execute one job: train the run if needed, score its checkpoints, and write everything to the run's folder.
 
-`result.json` in store/<key> is written atomically after training and scoring. The record and MLflow take their lines
-from it, if need be in a later sweep.
+`result.json` in store/<key> is written atomically after training and scoring. The record and MLflow are filled from it,
+if needed by a later sweep.
 """
 
 import json
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class FailedTasksError(ValueError):
-    """Errors of tasks that failed, by name; `result` has the scores of the others, as written to the run's folder."""
+    """Errors of the tasks that failed, by name; `result` has the scores of the others, as in the run's folder."""
 
     def __init__(self, failed: Mapping[str, str], result: dict[str, Any]) -> None:
         super().__init__(failed, result)  # unchanged: a worker's error is pickled on its way to the driver
@@ -53,15 +53,15 @@ class FailedTasksError(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """A run, or an untrained encoder, with every scoring that the chosen studies need of it."""
+    """A run, or an untrained encoder, with all scorings of it that the chosen studies need."""
 
     encoder: Run | Pretrained
     scale: str
     label: str
     scorings: tuple[Scoring, ...] = ()
     studies: tuple[str, ...] = ()
-    file: str = ""  # of a study of one's own
-    keeps_weights: bool = True  # else its checkpoints are deleted when it is scored
+    file: str = ""  # of the user's own study
+    keeps_weights: bool = True  # otherwise its checkpoints are deleted after scoring
 
     @property
     def key(self) -> str:
@@ -89,7 +89,7 @@ class ExecutionSettings(Execution):
 
     `threads` are torch's. With `cache`, embeddings are saved on disk and reused by later processes. `shared` is the
     URL of storage that all machines reach (shared_job.py); a run uploads its state there every `share_seconds`.
-    `pair_files` are evaluation sets of one's own with their columns (own_pairs.add), which each process has to read.
+    `pair_files` are the user's own evaluation sets with their columns (own_pairs.add), which each process has to read.
     """
 
     threads: int = 1
@@ -109,9 +109,9 @@ def execute(
 ) -> dict[str, Any]:
     """Train and score what is missing in the run's folder; return the content of its result.json.
 
-    Stored scores of other data, weights or code are made again, with a warning that says why; with `again`, all that
-    the job asks for. `progress` is called while examples and teachers' vectors are made, and while sentences are
-    embedded.
+    Stored scores of other data, weights or code are made again, with a warning that says why. With `again`, so are
+    all others of the job. `progress` is called while examples and teachers' vectors are made, and while sentences
+    are embedded.
     """
     execution.store.mkdir(parents=True, exist_ok=True)
     # A worker that outlives its killed driver may still work on this run; the lock is free when that worker ends.
@@ -180,7 +180,7 @@ def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progr
 
 
 def _remember_environment(run: Run, execution: ExecutionSettings) -> None:
-    """Write down what a run is trained with, before it starts: other code may add scores to it much later."""
+    """Save the environment in which a run is trained, before it starts: other code may add scores much later."""
     folder = execution.store / run.key
     if not any((folder / name).is_file() for name in (STATE, HISTORY)):
         _write_environment(run, execution)
@@ -196,7 +196,7 @@ def _write_environment(run: Run, execution: ExecutionSettings) -> None:
 
 
 def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what a run was trained with; "unknown" values if it was trained before and its file is missing."""
+    """Return the environment in which a run was trained; "unknown" values if a trained run has no file of it."""
     saved = read_json(folder / ENVIRONMENT)
     if saved and saved.keys() >= {"commit", "dirty", "device"}:
         return saved
@@ -208,7 +208,7 @@ def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]
 
 @dataclass(frozen=True)
 class _Scored:
-    """New cells of one scoring, the hashes of the data files that they came from, warnings, why tasks failed."""
+    """New cells of one scoring, the hashes of the data files that were read, warnings, why tasks failed."""
 
     cells: Sequence[Mapping[str, Any]] = ()
     files: Mapping[str, str] = field(default_factory=dict)
@@ -224,7 +224,7 @@ def _score(
     progress: Progress | None,
     tasks: Sequence[str],
 ) -> _Scored:
-    """Score tasks on the scoring's checkpoint; save arrays beside it."""
+    """Score tasks on the scoring's checkpoint; save their arrays in the run's folder."""
     if not tasks:
         return _Scored()
     scorer, select = str(scoring.scorer), scoring.select

@@ -31,7 +31,7 @@ class DamagedResultError(Exception):
 class Logbook:
     """Records finished runs, retrying while storage is unreachable, and has them logged to MLflow (live_log.py).
 
-    `waiting` has the keys of runs that the record lacks and why; `refused` those whose files are damaged.
+    `waiting` has the keys of runs that are not recorded yet, and why; `refused` those that can't be, and why.
     """
 
     def __init__(self, tracker: Tracker, execution: ExecutionSettings, jobs: Iterable[Job] = ()) -> None:
@@ -93,7 +93,7 @@ class Logbook:
 
 
 def results_in(store: Path, file: str = "") -> list[dict[str, Any]]:
-    """Return the results of a store's runs, in the order in which they finished: those of the project, or of a file."""
+    """Return a store's results of the project, or of a study's file, in the order in which they finished."""
     results = [read_result(path.parent) for path in sorted(store.glob("*/result.json"))]
     of_file = [result for result in results if result and result.get("file", "") == file]
     return sorted(of_file, key=lambda result: result["finished"])
@@ -103,7 +103,7 @@ def record_results(store: Path, mlruns: Path, file: str = "") -> None:
     """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged.
 
     A run that disagrees with its recorded lines is not added, with a warning: it may have been trained again. `file` is
-    that of a study of one's own, if the record is its.
+    that of the user's own study, if the record is its.
     """
     by_scale: dict[str, list[Mapping[str, Any]]] = {}
     for result in results_in(store, file):
@@ -122,7 +122,7 @@ def record_results(store: Path, mlruns: Path, file: str = "") -> None:
 
 
 def log_results(store: Path, tracker: Tracker, file: str = "") -> None:
-    """Log each of the store's results that MLflow lacks. The record has them, so a failure is only a warning."""
+    """Log the store's results that are not in MLflow. The record has them, so a failure is only a warning."""
     unlogged = contents = [run_content(result) for result in as_recorded(results_in(store, file), tracker.mlruns)]
     if not contents:
         return
@@ -136,7 +136,7 @@ def log_results(store: Path, tracker: Tracker, file: str = "") -> None:
 
 
 def say_not_logged(runs: int, error: object) -> None:
-    """Warn that MLflow lacks runs; print the reason without credentials."""
+    """Warn that runs are not in MLflow; print the reason without credentials."""
     count = "1 run is" if runs == 1 else f"up to {runs} runs are"
     console.print(
         f"warning: {count} not in MLflow ({redact_credentials(error)}). Their scores are saved; "

@@ -37,7 +37,7 @@ def jobs_of(studies: Iterable[Study]) -> dict[str, Job]:
 def jobs_of_study(study: Study) -> dict[str, Job]:
     """Return the jobs of one study by key, each once; none if it scores no task.
 
-    Refuse a row whose scorer can't score the study's tasks: it would fail only after it is trained.
+    Refuse a row whose scorer can't score the study's tasks: it would fail only after training.
     """
     groups = []
     for row in study.rows if study.tasks else ():
@@ -65,9 +65,9 @@ def _check_scorer(study: Study, row: Row) -> None:
 
 
 def _jobs_of_encoder(encoder: Run | Pretrained, study: Study, row: Row) -> dict[str, Job]:
-    """Return an encoder's job by key, with those of the runs that it needs.
+    """Return an encoder's job by key, and those of its teachers and bases.
 
-    These are scored on dev only, which is enough to see that one trained again is the same.
+    Teachers and bases are scored on dev only, which is enough to see that a retrained one is the same.
     """
     scale, names = study.scale, (study.name,)
     needed = required_jobs(encoder, scale.name, (scale.dev,), names, study.file) if isinstance(encoder, Run) else []
@@ -106,7 +106,7 @@ def _union(a: Job, b: Job) -> Job:
 
 
 def scored_cells(results: pd.DataFrame) -> Done:
-    """Return, by key, the cells that the record has with all metrics of the present evaluator."""
+    """Return, by key, the recorded cells that have all metrics of the present evaluator."""
     metrics: dict[tuple[str, str, str, str, int], set[str]] = defaultdict(set)
     lines = results[results["score"].notna()]
     for *cell, metric in zip(*(lines[name].tolist() for name in [*CELL_OF_METRICS, "metric"]), strict=True):
@@ -134,7 +134,7 @@ class Plan:
     """Jobs to run, with the tasks that are not recorded; `declared` are all jobs of the studies.
 
     Each level needs only earlier ones; with `by_study` a study's levels come before those of the next. `untrained` are
-    the keys of runs to train; `retrained` are those of them that are recorded but have no weights here.
+    the keys of runs to train; `retrained`, those among them that are recorded but have no weights here.
     """
 
     declared: Mapping[str, Job]
@@ -199,7 +199,7 @@ def levels_of(jobs: Mapping[str, Job]) -> tuple[tuple[Job, ...], ...]:
 
 
 def study_by_study(work: Plan) -> Plan:
-    """Return the plan with the levels of one study after those of another, so that the first is complete early."""
+    """Return the plan with all levels of a study before those of the next, so that the first is complete early."""
     names = list(dict.fromkeys(job.studies[0] for job in work.declared.values()))
     first = {job.key: names.index(job.studies[0]) for job in work.pending}
     parts = (tuple(job for job in level if first[job.key] == i) for i in range(len(names)) for level in work.levels)
@@ -213,9 +213,9 @@ def blocking_reason(job: Job, failed: Mapping[str, str]) -> str:
 
 
 def difference_from_record(key: str, name: str, results: pd.DataFrame, store: Path) -> str:
-    """Return how the correlations of a run that others need differ from the record; empty if they do not.
+    """Return how the correlations of a teacher or base differ from the record; empty if they do not.
 
-    Accuracies are not compared: all scores come from the same embeddings, but the early stop of a classifier can turn a
+    Accuracies are not compared: all scores come from the same embeddings, but early stopping of a classifier can turn a
     rounding difference into another accuracy.
     """
     result = read_result(store / key)

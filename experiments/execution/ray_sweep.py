@@ -30,7 +30,7 @@ from experiments.tracking.run_reports import Reporter
 
 @dataclass(frozen=True)
 class RayConfig:
-    """Ray's address, the number of trials at a time (0: one a core or GPU), the share of a GPU for each.
+    """Ray's address, the number of trials at a time (0: one per core or GPU), the share of a GPU for each.
 
     `device` is needed on clusters that add machines with GPUs only on demand; `modules` are files that workers import.
     """
@@ -65,7 +65,7 @@ class RayConfig:
             here: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 128 * 2**20} | quiet
             try:
                 ray.init(address="local", num_cpus=cores, **here)
-            except Exception as error:  # Ray has no class of its own for it
+            except Exception as error:  # Ray has no specific class for it
                 raise OSError(
                     f"Ray did not start; the same command tries again, on a less busy machine: {error}"
                 ) from error
@@ -81,7 +81,7 @@ class RayConfig:
 
 
 def run_job(config: Mapping[str, Any], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
-    """Do one job in a Ray worker. Report an exception as a result: only lost workers are worth a retry."""
+    """Execute one job in a Ray worker. Report an exception as a result: only lost workers are worth a retry."""
     job = jobs[config["key"]]
     reporter = Reporter(job.eval_steps, tune.report, until_trained=True)
     try:
@@ -128,7 +128,7 @@ def run_jobs(
     callback: SweepCallback,
     unusable: Callable[[str], str],
 ) -> None:
-    """Run jobs in order, each when those that train its nested runs have ended, and wait for them."""
+    """Run jobs in order, each after the jobs of its teachers and bases, and wait for all."""
     trainable = tune.with_parameters(run_job, jobs={job.key: job for job in jobs}, execution=execution)
     ready = ReadyRuns(jobs, callback, lambda: cluster.places(execution.device), unusable)
     # ReadyRuns determines how many run at a time, and when there are no more.
@@ -147,7 +147,7 @@ def run_plan(
 ) -> tuple[dict[str, str], bool]:
     """Run a plan; return the reasons of failures by key, and whether it ran to the end.
 
-    The jobs in `lost`, with the reasons, have failed before it starts.
+    The jobs in `lost` count as failed before it starts, for the reasons given.
     """
     execution = replace(execution, device=cluster.start())
     sweep_report.warn_slow_precision([job.encoder for job in work.pending], execution.device)

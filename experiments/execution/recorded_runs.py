@@ -1,4 +1,4 @@
-"""Results of recorded runs, put together again from the record's lines and the declarations of studies."""
+"""Rebuild the results of recorded runs from the record's lines and the declarations of studies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def recorded_results(studies: Sequence[Study], mlruns: Path) -> Iterator[dict[str, Any]]:
-    """Yield the result of each recorded run of studies of one scale, first those that others need.
+    """Yield the result of each recorded run of the studies of one scale, teachers and bases first.
 
-    It has what a run's result.json has, as far as it is recorded: loss terms are means between evaluations, and the
-    environment is commit and device. All seeds of a setting have the label of its first row.
+    A result has the fields of a run's result.json, as far as they are recorded: loss terms are means between
+    evaluations, and the environment is commit and device. All seeds of a setting have the label of its first row.
     """
     scale = studies[0].scale.name
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)

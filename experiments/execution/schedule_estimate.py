@@ -1,4 +1,4 @@
-"""How long runs take, in which order they start, and how long a plan of them takes on N GPUs."""
+"""Estimate how long runs take, choose the order in which they start, and simulate a plan on N GPUs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from experiments.schema.study import Published
 if TYPE_CHECKING:
     import pandas as pd
 
-PUBLISHED_LINES = 1_000_000  # sentences of an epoch whose minutes are published
+PUBLISHED_LINES = 1_000_000  # sentences of the epoch whose minutes are published
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """The end of each run in seconds after the first start, the seconds that slots worked, and the number of slots."""
+    """A simulated schedule: each run's end in seconds after the first start, the slots' busy seconds, their number."""
 
     ends: Mapping[str, float]
     worked: float
@@ -97,7 +97,7 @@ def chains(seconds: Mapping[str, float], needs: Mapping[str, Collection[str]]) -
 
 @dataclass(frozen=True)
 class Forecast:
-    """A plan on `slots` runs at a time, in each order, and its longest chain of runs in seconds.
+    """A plan simulated in each order of its runs, and its longest chain of runs, which takes `critical` seconds.
 
     `first` is when the first study is complete in each order.
     """
@@ -109,7 +109,7 @@ class Forecast:
 
 
 def forecast(work: Plan, seconds: Mapping[str, float], slots: int) -> Forecast:
-    """Simulate both orders of a sweep."""
+    """Simulate a sweep in its default order and study by study."""
     needs = needs_of(work)
     lengths = chains(seconds, needs)
     longest = sorted(seconds, key=lambda key: -lengths[key])
@@ -131,10 +131,10 @@ def _first_complete(work: Plan, way: Simulated) -> float:
 
 
 def start_order(work: Plan, seconds: Mapping[str, float | None]) -> list[str]:
-    """Return the pending keys by the length of the longest chain of runs that starts with each, so none starts last.
+    """Return the pending keys, first those that start the longest chains of runs, so that no long chain starts late.
 
-    A plan by study has the order of its studies first. Equal runs keep the order of declaration; a run of unknown
-    length may be long.
+    A plan by study keeps the order of its studies. Equal runs keep the order of declaration; a run of unknown length
+    counts as the longest.
     """
     at_most = {key: math.inf if length is None else length for key, length in seconds.items()}
     lengths = chains(at_most, needs_of(work))
@@ -149,17 +149,17 @@ def needs_of(work: Plan) -> dict[str, set[str]]:
 
 
 def runs_at_once(gpus: int, gpus_per_run: float) -> int:
-    """Return how many runs have a place on GPUs; with 2/3 of one for each run, a third of each is idle."""
+    """Return how many runs fit on GPUs; with 2/3 of a GPU for each run, a third of each GPU is idle."""
     return gpus * int(1 / gpus_per_run) if gpus_per_run <= 1 else gpus // int(gpus_per_run)
 
 
 def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
     """Return the recorded training seconds of each job.
 
-    These are its own; else the mean over other seeds of its settings; else its epochs, times the mean epoch of its
-    method on its backbone. Runs on GPUs do not count.
+    These are its own, otherwise the mean over other seeds of its settings, otherwise its epochs times the mean epoch of
+    its method on its backbone. Runs on GPUs do not count.
     """
-    runs = _on_processors(results.drop_duplicates("key"))
+    runs = _runs_on_cpus(results)
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
     kind = ["scale", "method", "backbone"]
     alike = runs.groupby([*kind, "settings"])["seconds"].mean().to_dict()
@@ -168,7 +168,8 @@ def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str,
     return {job.key: by_key[job.key] if job.key in by_key else _mean_seconds(job, alike, epoch) for job in jobs}
 
 
-def _on_processors(runs: pd.DataFrame) -> pd.DataFrame:
+def _runs_on_cpus(results: pd.DataFrame) -> pd.DataFrame:
+    runs = results.drop_duplicates("key")
     return runs[~runs["device"].map(is_gpu).astype(bool)]
 
 
@@ -200,7 +201,7 @@ def total_seconds(times: Collection[float | None]) -> float | None:
 
 
 def expected_seconds(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
-    """Return the training seconds of each job: measured, else estimated from SimCSE's; None where neither is known."""
+    """Return each job's training seconds, measured or otherwise estimated from SimCSE's; None if neither is known."""
     jobs = list(jobs)
     measured, epochs = measured_seconds_of(jobs, results), _recorded_epochs(results)
     return {job.key: _estimate(job, epochs) if measured[job.key] is None else measured[job.key] for job in jobs}
@@ -219,7 +220,7 @@ def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None
 
 
 def gpu_hours(run: Run) -> float:
-    """Estimate a run of a published backbone on an A100, from the epoch of SimCSE that RankCSE's Table 11 has."""
+    """Return a run's hours on an A100, estimated from SimCSE's time per epoch on its backbone in RankCSE's Table 11."""
     epoch = _published_epoch(run)
     if epoch is None:
         raise ValueError(f"no time is published for {run.backbone.name}; there are some for {', '.join(BACKBONES)}")
@@ -227,7 +228,7 @@ def gpu_hours(run: Run) -> float:
 
 
 def epochs_of_simcse(run: Run) -> float:
-    """Return a run's work, with what its teachers embed before training, in epochs of SimCSE on its backbone."""
+    """Return a run's work in epochs of SimCSE on its backbone, including what its teachers embed before training."""
     cost, lines, size = step_cost(run), run.corpus.lines, size_of(run.backbone.name)
     simcse = step_cost(replace(run, method=SimCSE(), pooling="cls", template=""))
     work = run.epochs * cost.at(size) * lines * padded_rows(run.max_length)
@@ -241,14 +242,14 @@ def _size(encoder: EncoderRef) -> Size | None:
 
 
 def _recorded_epochs(results: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return the mean seconds of SimCSE's runs of one epoch on processors, by scale and backbone."""
-    runs = _on_processors(results.drop_duplicates("key"))
+    """Return the mean seconds of SimCSE's one-epoch runs on CPUs, by scale and backbone."""
+    runs = _runs_on_cpus(results)
     runs = runs[(runs["method"] == "simcse") & ~runs["settings"].str.contains("epochs=")]
     return runs.groupby(["scale", "backbone"])["seconds"].mean().to_dict()
 
 
 def _published_epoch(run: Run) -> float | None:
-    """Return the seconds of an epoch of SimCSE on a published backbone and the run's number of sentences."""
+    """Return the seconds of an epoch of SimCSE on the run's backbone and sentences, as far as they are published."""
     size = BACKBONES.get(run.backbone.name, "").partition("-")[2]
     minutes = Published("rankcse_table11", size, "SimCSE").value("time_per_epoch_min") if size else None
     return None if minutes is None else 60 * minutes * run.corpus.lines / PUBLISHED_LINES

@@ -1,4 +1,4 @@
-"""Do a job with run folders on shared storage (shared_storage.py): download before it, upload after it."""
+"""Execute a job with run folders on shared storage (shared_storage.py): download before it, upload after it."""
 
 import logging
 import shutil
@@ -57,11 +57,11 @@ def execute_shared(
                 shared.share_state(folder, job.rules)
             except OSError as error:  # the run still has its state here; the next upload may succeed
                 logger.warning("run %s: its state could not be shared (%s)", job.key, redact_credentials(error))
-            last_upload = time.monotonic()  # its end: else uploads to slow storage would never pause
+            last_upload = time.monotonic()  # its end: otherwise uploads to slow storage would never pause
         if on_step:
             on_step(step, history)
 
-    # Storage has what is here, unless an earlier call ended before it had uploaded what it did.
+    # Storage has this folder's content, unless an earlier call ended before its upload.
     fetched = (folder / FETCHED).is_file() and not (folder / AHEAD).exists()
     before = _content(folder) if fetched else None
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,12 +69,12 @@ def execute_shared(
     failed: FailedTasksError | None = None
     try:
         result = execute(job, execution, on_step=share, progress=progress)
-    except FailedTasksError as error:  # what the other tasks found is uploaded
+    except FailedTasksError as error:  # the other tasks' scores are uploaded
         failed, result = error, error.result
     # Two machines may have used a name for the first time at once; the second one must publish nothing.
     retry(partial(shared.exchange_pins, execution.store))
     if _content(folder) != before and not retry(partial(shared.publish, folder, last)):
-        # Another attempt was first: use its folder, add what it lacks.
+        # Another attempt was first: use its folder, add what is missing there.
         if tries <= 1:
             raise OSError(
                 f"{redact_credentials(execution.shared)}: after {TRIES} tries its listing still does not show the "
@@ -102,7 +102,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _drop_weights(folder: Path) -> None:
-    """Delete the weights of a run to save disk space: an uploaded one, or one of which only the scores stay."""
+    """Delete the weights of a run to save disk space: they are uploaded, or only its scores are needed."""
     for mark in (FETCHED, AHEAD):
         (folder / mark).unlink(missing_ok=True)
     for checkpoint in folder.glob("*/model.safetensors"):

@@ -1,8 +1,8 @@
-"""What a step of a method costs: torch counts the operations of one step, so that no list of methods is kept by hand.
+"""Measure what a step of a method costs: torch counts its operations, so that no list of methods is kept by hand.
 
-The step is a real one, on wiki-tiny, since what a method does depends on the content of its tensors: on lengths and
+The step is a real one, on wiki-tiny, because what a method does depends on the content of its tensors: on lengths and
 chosen tokens. It pads as a GPU does. A count takes a tenth of a second, and the papers' tables have some hundred
-methods: `analysis/measured/step_costs.csv` has their counts, and make_tables.py adds what it lacks.
+methods. So `analysis/measured/step_costs.csv` stores their counts, and make_tables.py adds missing ones.
 """
 
 import csv
@@ -38,7 +38,7 @@ PUBLISHED = {  # layers and width
     "roberta-base": (12, 768),
     "roberta-large": (24, 1024),
 }
-# All beyond LENGTH and one beyond twice as much, as the longest of a batch are; as many clauses as Wikipedia's have.
+# All are longer than LENGTH, one more than twice, like the longest of a batch; with as many clauses as Wikipedia's.
 SENTENCES = (
     "The old stone bridge over the river was closed to all traffic in 1987, because two of its pillars had been "
     "badly damaged by a flood, and a tunnel was built in its place by the province.",
@@ -76,7 +76,7 @@ class Size:
 
 @cache
 def size_of(backbone: str) -> Size | None:
-    """Return the size of an embedded or published backbone; None for others, which would first have to be fetched."""
+    """Return the size of an embedded or published backbone; None for others, which would have to be fetched."""
     path = ASSETS / backbone / "config.json"
     if path.is_file():
         config = json.loads(path.read_text())
@@ -86,10 +86,10 @@ def size_of(backbone: str) -> Size | None:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Operations for each sentence of the corpus, on wiki-tiny: in layers of transformers, and in all else.
+    """Operations for each sentence of the corpus, on wiki-tiny: in transformer layers, and in everything else.
 
-    `embedded` are the examples that finished encoders (teachers, bases) embed once before training, for each sentence;
-    `sampled`, the corpus sentences that they embed besides.
+    `embedded` has the finished encoders (teachers, bases) that embed examples once before training, with the number of
+    examples for each sentence; `sampled`, those that embed further corpus sentences, with their number.
     """
 
     layers: float
@@ -106,14 +106,14 @@ class StepCost:
 
 
 class PaddedEncoder(Encoder):
-    """An encoder that pads on a CPU, too."""
+    """An encoder that pads on a CPU too."""
 
     @property
     def runs_packed(self) -> bool:
         return False
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        """Return the states of a pass that is a module's call: torch's counter learns the layers' names from it."""
+        """Return the states from a module's call: torch's counter learns the layers' names from it."""
         return _States(self)(tokens)
 
 
@@ -128,7 +128,7 @@ class _States(nn.Module):
 
 @dataclass
 class Requests:
-    """A source of random vectors that notes what it is asked for."""
+    """A source of random vectors that notes each request."""
 
     examples: int
     embedded: list[EncoderRef] = field(default_factory=list)
@@ -159,9 +159,9 @@ class Count:
 
 def step_cost(run: Run) -> StepCost:
     """Return the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
-    alike = with_seed(run, 0, nested=True).method  # the seeds of teachers cost nothing
+    method = with_seed(run, 0, nested=True).method  # the seeds of teachers change no cost
     try:
-        found = _found(alike, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        found = _count_of(method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
         source = Requests(len(SENTENCES))
         run.method.targets(source)
     except Exception as error:  # whatever a method raises on a backbone that it was not made for
@@ -171,7 +171,7 @@ def step_cost(run: Run) -> StepCost:
 
 
 @cache
-def _found(method: Method, pooling: str, template: str) -> Count:
+def _count_of(method: Method, pooling: str, template: str) -> Count:
     name = key_of({"step": canonical(method), "pooling": pooling, "template": template})
     counts = counted()
     if name not in counts:
@@ -181,7 +181,7 @@ def _found(method: Method, pooling: str, template: str) -> Count:
 
 @cache
 def counted() -> dict[str, Count]:
-    """Return all counts by the step's name: those that are remembered, and those of this process."""
+    """Return all counts by the step's name: those in REMEMBERED, and those of this process."""
     return _remembered()
 
 
@@ -196,7 +196,7 @@ def _remembered() -> dict[str, Count]:
 
 
 def remember() -> None:
-    """Add the counts of this process to those that are remembered, if there are new ones."""
+    """Add the counts of this process to REMEMBERED, if there are new ones."""
     if counted().keys() <= _remembered().keys():
         return
     text = io.StringIO(newline="")
@@ -210,7 +210,7 @@ def remember() -> None:
 def padded_rows(longest: int) -> float:
     """Return how many times LENGTH tokens an example takes in a padded batch that is cut to `longest` tokens.
 
-    Few sentences of Wikipedia are longer than the longest of SENTENCES: without a limit, batches are about as long.
+    Few Wikipedia sentences are longer than the longest of SENTENCES, so without a limit, batches are about that long.
     """
     return min(longest, LONGEST) / LENGTH
 

@@ -51,9 +51,9 @@ def hours(seconds: float | None) -> str:
 def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -> None:
     """Print each study's claims, rows, imported cells, rows not run, runs, pending runs and their hours.
 
-    A study's runs include those that its runs need; each counts once.
+    A study's runs include teachers and bases; each counts once.
     """
-    done, runs = scored_cells(results), results.drop_duplicates("key")
+    done = scored_cells(results)
     table = Table(title=f"Studies at scale {chosen[0].scale.name}")
     for heading, width in {"study": 21, "source": 20, "claims": 8}.items():
         table.add_column(heading, min_width=width)
@@ -63,7 +63,7 @@ def print_studies(chosen: Sequence[Study], results: pd.DataFrame, store: Path) -
     groups = [jobs_of_study(study) for study in chosen]
     unique = merge_jobs(groups)
     pending = make_plan(unique, done, store).pending
-    measured = measured_seconds_of(pending, runs)
+    measured = measured_seconds_of(pending, results)
     for study, jobs in zip(chosen, groups, strict=True):
         table.add_row(*_study_line(study, jobs, done, measured, store))
     console.print(table)
@@ -87,7 +87,7 @@ def _study_line(
 
 
 def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = False) -> None:
-    """Print what would run, first what others need; with `each`, print what is missing of each job on its own line."""
+    """Print the runs to do, level by level; with `each`, print every job on its own line with what is missing."""
     pending = plan.pending
     seconds = seconds_for(pending, results)
     about = f", about {hours(seconds / workers)} with {workers} at a time" if seconds and workers else ""
@@ -105,7 +105,7 @@ def print_plan(plan: Plan, results: pd.DataFrame, workers: int, *, each: bool = 
 
 
 def print_cluster_plan(work: Plan, results: pd.DataFrame, options: Options) -> None:
-    """Print the plan as the cluster that a file describes would run it, and what would start on its machines."""
+    """Print the plan for the cluster that a file describes, and what would start on its machines."""
     form = read_form(options.cluster or Path("sweep.yaml"), sweep_words(options))
     at_once = options.workers or form.runs_at_once(options.gpus_per_run)
     print_plan(work, results, at_once, each=True)
@@ -145,7 +145,7 @@ def warn_slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> No
 
 
 def print_forecast(work: Plan, results: pd.DataFrame, options: EstimateOptions) -> None:
-    """Simulate the sweep on the given GPUs; runs that share a GPU count as fast as runs that do not."""
+    """Simulate the sweep on the given GPUs; runs that share a GPU are assumed to be as fast as others."""
     if options.seconds_per_run is None:
         seconds = _require_times(work, expected_seconds(work.pending, results))
     else:
@@ -196,9 +196,9 @@ def print_outcome(
     ended: bool,
     mlruns: Path,
 ) -> None:
-    """Print where results are and what failed; make the table and the figure of quickstart and of an own study.
+    """Print where results are and what failed; make the table and figures of quickstart or the user's own study.
 
-    Without names the studies were run in part: a table of the whole would not show it.
+    Without `names`, the studies were run in part: the table of a whole study would not show it.
     """
     scale = studies[0].scale.name
     if [name for name in names if name == "quickstart" or is_own_study(name)] and ended and not failed:

@@ -1,4 +1,4 @@
-"""Before runs start, settle where and with what they are trained, and look for all that they read."""
+"""Before runs start, determine their settings and Ray's, and check their inputs and the disk space."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def chosen(names: Sequence[str], options: StudyOptions) -> list[Study]:
-    """Return the chosen parts of the studies of these names; refuse studies of several scales."""
+    """Return the chosen parts of the named studies; refuse studies of several scales."""
     studies = choose_parts(choose_studies(list(names), options.scale), options.parts)
     scales = {study.scale.name for study in studies}
     if len(scales) > 1:
@@ -66,9 +66,9 @@ def ray_config(options: RayOptions) -> "RayConfig":
 def lost_inputs(
     jobs: Collection[Job], untrained: Collection[str], data: Path | None
 ) -> dict[str, dict[Input, Exception]]:
-    """Return what jobs can't read and why, by their keys; the runs of the keys `untrained` are trained first.
+    """Return, by key, what a job can't read, and why; runs with keys in `untrained` also read what training needs.
 
-    Texts that are longer than a backbone has positions for are an error at once.
+    Raise ValueError at once if a run's `max_length` exceeds the positions of its backbone.
     """
     needed = {job.key: _inputs(job, job.key in untrained) for job in jobs}
     errors = missing({each for inputs in needed.values() for each in inputs}, data)
@@ -93,7 +93,7 @@ def _inputs(job: Job, trains: bool) -> set[Input]:
 
 
 def untrained_keys(jobs: Iterable[Job], store: Path) -> frozenset[str]:
-    """Return the keys of the jobs whose runs have no finished training in the store."""
+    """Return the keys of the jobs whose runs have not finished training in the store."""
     runs = ((job.encoder, job.rules) for job in jobs)
     return frozenset(
         run.key for run, rules in runs if isinstance(run, Run) and finished_history(run, store, rules) is None
@@ -101,15 +101,15 @@ def untrained_keys(jobs: Iterable[Job], store: Path) -> frozenset[str]:
 
 
 def require_inputs(jobs: Collection[Job], untrained: Collection[str], data: Path | None) -> None:
-    """Refuse jobs if anything that one of them reads can't be read, in one error that names all of it."""
+    """Refuse jobs with inputs that can't be read, in one error that names them all."""
     if lost := lost_inputs(jobs, untrained, data):
         raise refusal(_merged(lost))
 
 
 def look_for_inputs(work: Plan, data: Path | None) -> dict[str, str]:
-    """Refuse a plan if anything that its runs read can't be read; return by key why encoders can't be scored.
+    """Refuse a plan with inputs that can't be read; return, by key, why pretrained encoders can't be scored.
 
-    An encoder that is only scored and is not available costs its own row alone, unless it is all that the studies have.
+    An unavailable encoder that is only scored costs its own row alone, unless the studies have nothing else.
     """
     lost = lost_inputs(work.pending, work.untrained, data)
     encoders = {job.key: job.encoder for job in work.pending if isinstance(job.encoder, Pretrained)}
@@ -126,7 +126,7 @@ def _merged(lost: Mapping[str, Mapping[Input, Exception]]) -> dict[Input, Except
 def check_room(jobs: Iterable[Job], untrained: Collection[str], execution: ExecutionSettings, at_once: int) -> None:
     """Refuse runs whose checkpoints don't fit on the disk of the store."""
     trained = [(job.encoder, job.rules) for job in jobs if job.key in untrained and isinstance(job.encoder, Run)]
-    if trained and not execution.shared:  # else each machine deletes what it has uploaded
+    if trained and not execution.shared:  # otherwise each machine deletes what it has uploaded
         checkpoints = [(run.backbone, len(rules)) for run, rules in trained]
         Writes.of(checkpoints, at_once or os.cpu_count() or 1).check_room(execution.store)
 

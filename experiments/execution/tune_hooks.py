@@ -1,4 +1,4 @@
-"""What Ray Tune calls in the driver: to ask which job comes next, and to say how jobs get on and end."""
+"""Ray Tune's hooks in the driver: a callback that shows and logs jobs, and a searcher that chooses the next one."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class SweepCallback(tune.Callback):
         self.logbook.add(key)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Note a job whose worker was lost too often; a job that Tune gave to a lost worker is to start again."""
+        """Note a job whose worker was lost too often; queue a job again that Tune gave to a lost worker."""
         key = trial.config["key"]
         if trial.num_failures <= MAX_FAILURES:
             self.lost.append(key)
@@ -76,11 +76,11 @@ class SweepCallback(tune.Callback):
 
 
 class ReadyRuns(Searcher):
-    """The jobs in order for Ray Tune, each to start when the jobs that train its nested runs have ended.
+    """Gives Ray Tune the jobs in order, each after the jobs that train its nested runs have ended.
 
-    Tune has at most `places()` of them at a time: it starts them in the order in which it got them, so a job that is
-    ready later would wait for all others. `unusable` returns why a nested run can't be used, or an empty string, or
-    raises OSError while storage is unreachable; jobs that need an unusable run fail.
+    Tune gets at most `places()` of them at a time. It starts them in the order in which it got them, so a job that is
+    ready later would wait for all others. `unusable` returns why a nested run can't be used, or an empty string. It
+    raises OSError while storage is unreachable. Jobs that need an unusable run fail.
     """
 
     def __init__(
@@ -143,8 +143,8 @@ class ReadyRuns(Searcher):
 def unusable_runs(
     names: Mapping[str, str], results: pd.DataFrame, execution: ExecutionSettings
 ) -> Callable[[str], str]:
-    """Return a function that says why other runs can't use a run, by key, as `ReadyRuns` needs it; it answers once."""
-    first_error: dict[str, float] = {}  # when a run's files could first not be fetched
+    """Return the function `unusable` of `ReadyRuns`; it says why others can't use a run, and caches its answers."""
+    first_error: dict[str, float] = {}  # when fetching a run's files first failed
 
     @cache
     def unusable(key: str) -> str:
