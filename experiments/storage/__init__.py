@@ -1,1 +1,1 @@
-"""Folders that several machines share."""
+"""Folders of records, storage that several machines share, and the inputs that runs read."""

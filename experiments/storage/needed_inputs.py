@@ -1,4 +1,4 @@
-"""Before anything starts, look for the data sets, corpora and encoders that runs read, and for room on the disk."""
+"""Check before anything starts that runs can read their data sets, corpora and encoders, and fit on the disk."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +21,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.selection import dev_sets
 from cse_core.training.teacher_embeddings import verify_word_vectors
 
-AT_ONCE = 8  # encoders that are looked for at a time: each may wait for the hub
+AT_ONCE = 8  # encoders to look for at a time, as each may wait for the hub
 STATE_SIZES = 3  # times an encoder's size: a saved state has its weights and two moments of each
 GIB = 2**30
 Input = str | Corpus | Pretrained  # an evaluation set by its name, a corpus, an encoder
@@ -29,7 +29,7 @@ ERRORS = (OSError, ValueError, ImportError)
 
 
 def inputs_of_training(run: Run, rules: Collection[str]) -> set[Input]:
-    """Return what the training of a run reads: its backbone, corpus, dev sets, and the encoders in its method.
+    """Return what training a run reads: its backbone, corpus, dev sets, and the encoders in its method.
 
     Those of nested runs are left out.
     """
@@ -48,7 +48,7 @@ def inputs_of_scoring(scorer: Scorer, tasks: Collection[str]) -> set[Input]:
 
 
 def _inside(value: Any) -> Iterator[Input]:
-    """Yield the corpora and encoders in a method or a scorer; a run in it is a job of its own."""
+    """Yield the corpora and encoders in a method or a scorer; a run in it has its own job."""
     if isinstance(value, Corpus | Pretrained):
         yield value
     elif isinstance(value, tuple):
@@ -60,7 +60,7 @@ def _inside(value: Any) -> Iterator[Input]:
 
 
 def missing(inputs: Collection[Input], data: Path | None) -> dict[Input, Exception]:
-    """Return the error of each input that can't be read; weights on the hub are only looked for."""
+    """Return the error of each input that can't be read; weights on the hub are looked for, not downloaded."""
     encoders = [each for each in inputs if isinstance(each, Pretrained)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = pool.map(lambda each: _error(partial(weight_bytes, each)), encoders)
@@ -85,7 +85,7 @@ def _error(read: Callable[[], object]) -> Exception | None:
 
 
 def weight_bytes(encoder: Pretrained) -> int:
-    """Return the size of an encoder's weights, here or on the hub; refuse one without them, or with other content."""
+    """Return the bytes of an encoder's weights, here or on the hub; refuse missing weights, or other content."""
     if is_word_vectors(encoder.name):
         verify_word_vectors(encoder)
         return 0
@@ -134,7 +134,7 @@ def _size(count: int) -> str:
 
 @dataclass(frozen=True)
 class Writes:
-    """The bytes that runs leave in the store, and those that states take besides while the largest runs are trained."""
+    """The bytes that runs keep in the store, and those that saved states take while the largest runs are trained."""
 
     kept: int
     meanwhile: int

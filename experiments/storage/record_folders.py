@@ -1,20 +1,20 @@
-"""Folders that hold a record: the committed one, an own study's, and those of runs that enter no study's record."""
+"""Folders that hold a record: the committed one, one for the user's own study, those of fresh and of short runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 MLRUNS = Path(__file__).parents[2] / "mlruns"
 FRESH, TRIAL = "fresh", "trial"
-RESULTS_OF_OWN = "{}-results"  # beside a study's file
+RESULTS_OF_OWN = "{}-results"  # next to a study's file
 
 
 def is_own_study(name: str) -> bool:
-    """Whether a study is named by its file."""
+    """Return whether a study is the user's own, which is named by its file."""
     return name.endswith(".py")
 
 
 def folder_of(studies: Sequence[str], mlruns: Path) -> Path:
-    """Return the folder of the record of studies; an own study's is beside its file, unless one is given."""
+    """Return the folder of the studies' record; the user's own study has one next to its file, unless one is given."""
     if not any(map(is_own_study, studies)):
         return mlruns
     if len(studies) > 1:

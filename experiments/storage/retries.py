@@ -30,7 +30,7 @@ def retry(operation: Callable[[], T]) -> T:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Return whether an error may be gone when storage can be reached again."""
+    """Return whether an error may disappear when storage can be reached again."""
     return isinstance(error, OSError) and not isinstance(error, PERMANENT) and error.errno not in NO_ROOM
 
 

@@ -1,4 +1,4 @@
-"""Upload and download folders at a URL. What is downloaded is whole, and is what was uploaded."""
+"""Upload and download folders at a URL. A download is complete, and has the content that was uploaded."""
 
 import json
 import logging
@@ -17,10 +17,10 @@ from cse_core.training.run_state import STATE
 from experiments.storage.credentials import redact_credentials
 
 ARRAYS = ("pair_scores", "figure_data")
-# Files of these kinds and states are downloaded, no others: they could run code.
+# Only these kinds of files, and states, are downloaded: others could run code.
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz", ".md")
 COMPLETE, PREPARED = "complete", "prepared"
-# In a run's folder on this machine: the number of the version that it holds; that it may hold more than that version.
+# Files in a local run folder: the number of the version that it holds; a mark that it may hold more than that version.
 FETCHED, AHEAD = "shared", "ahead"
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def os_errors(url: str) -> Generator[None]:
 
 
 class SharedFiles:
-    """Files of a shared folder by URL."""
+    """The files of a shared folder at a URL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -63,7 +63,7 @@ class SharedFiles:
         self.files.invalidate_cache(place)
         try:
             return [path.rstrip("/") for path in self.files.ls(place, detail=False)]
-        except FileNotFoundError:  # no other error: an unreachable run is not a missing one
+        except FileNotFoundError:  # other errors are raised: an unreachable run is not a missing one
             return []
 
     def _read(self, path: str) -> bytes:
@@ -81,7 +81,7 @@ class SharedFiles:
             raise DamagedError(f"{place}/{COMPLETE}: cut, or written by an earlier version of this code") from error
 
     def _download(self, source: str, folder: Path, *, weights: bool) -> None:
-        """Download files into the run's folder, each one atomically, once all are there and as they were uploaded."""
+        """Download files into the run's folder, each one atomically, once all are there with the uploaded content."""
         moves = []
         with ExitStack() as parts:  # deletes the downloaded files that are not moved
             for name, file in self._files_of(source).items():
@@ -106,7 +106,7 @@ class SharedFiles:
                 part.replace(target)
 
     def _refuse_links(self, source: str, inside: Path) -> None:
-        """Refuse to fetch a symbolic link, or through one: it could show any file of the reader's machine."""
+        """Refuse to fetch a symbolic link, or through one: it could expose any file of this machine."""
         if not isinstance(self.files, LocalFileSystem):
             return
         parts = [Path(source) / part for part in (inside, *inside.parents)]  # the last one is the source
@@ -146,7 +146,7 @@ class SharedFiles:
             else:
                 with self.files.open(path, "xb") as file:
                     file.write(name.encode())
-        except OSError:  # storage differs in its error for an existing file
+        except OSError:  # storage systems raise different errors for an existing file
             if not self.files.exists(path):
                 raise
             return self.files.cat_file(path).decode() == name  # an earlier try of this call may have created it

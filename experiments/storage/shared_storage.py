@@ -11,12 +11,12 @@
 Two attempts never write the same file, except pointer files, which belong to the first attempt that creates them. So a
 worker that was cut off and still runs can do no harm: late uploads are ignored.
 
-A version has scores and training's files together. Scores in a folder of their own would not make versions needless: a
-run is trained again for more selection rules, or because a file is damaged.
+A version holds scores together with the files of training. A separate folder for scores would not make versions
+unnecessary: a run is retrained for more selection rules, or because a file is damaged.
 
-Why not Ray Tune's storage (`storage_path`, Ray 2.60.0, measured in November 2026)? A worker taken for lost wrote its
-checkpoint into that of the retry, which had finished, and Tune returned the mixture as the result. A checkpoint cut to
-10 of 200,000 bytes was resumed from without an error. `Tuner.restore` knows one list of trials, a sweep any studies.
+Why not Ray Tune's storage (`storage_path`, Ray 2.60.0, measured in November 2026)? A worker presumed lost wrote into
+the checkpoint of its retry, which had finished, and Tune returned the mixture as the result. Tune resumed from a
+checkpoint cut to 10 of 200,000 bytes without an error. `Tuner.restore` takes one list of trials, a sweep any studies.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Shared(SharedFiles):
-    """A shared folder by URL. Unreachable storage raises OSError."""
+    """A shared folder at a URL. Unreachable storage raises OSError."""
 
     def prepare(self) -> None:
         """Prepare the shared folder; refuse storage without atomic create-if-absent."""
@@ -58,7 +58,7 @@ class Shared(SharedFiles):
             raise OSError(f"{redact_credentials(self.url)}: can't be shared: a file that exists can be created again")
 
     def holds(self, key: str, rules: Collection[str]) -> bool:
-        """Whether a run's last version is whole, with the checkpoints of these rules that its history names."""
+        """Return whether a run's last version is whole, with the checkpoints of these rules that its history names."""
         with os_errors(self.url):
             numbers = self._numbers(key)
             if not numbers:
@@ -78,7 +78,7 @@ class Shared(SharedFiles):
             return True
 
     def fetch(self, key: str, store: Path, *, weights: bool = True, rules: Collection[str] = ()) -> int:
-        """Download a run's folder into the store if it is not up to date; return the number of its version or 0.
+        """Download a run's folder into the store if it is not up to date; return the number of its last version, or 0.
 
         If the run is unfinished, download its furthest state for these selection rules. Without `weights`, download
         only the files that the record needs.
@@ -102,10 +102,10 @@ class Shared(SharedFiles):
             except (FileNotFoundError, DamagedError) as error:
                 self._set_aside(key, number, error)
                 if current:
-                    break  # what is here is whole, and is uploaded again
+                    break  # the local folder is complete, and is uploaded again
             else:
                 if weights:
-                    for left in (STATE, AHEAD):  # by an attempt that another one overtook
+                    for left in (STATE, AHEAD):  # left by an attempt that another one overtook
                         (folder / left).unlink(missing_ok=True)
                     here.write_text(str(number))
                 return last
@@ -136,7 +136,7 @@ class Shared(SharedFiles):
         self.require_prepared()
         name, number = f"{self.attempt}-{after + 1}", f"{place}/{after + 1}"
         with os_errors(self.url):
-            if not self.files.exists(number):  # else it is claimed, by this attempt if this call is a retry
+            if not self.files.exists(number):  # otherwise it is claimed, by this attempt if this call is a retry
                 self._upload(folder, f"{place}/{name}")
             won = self._claim(number, name)
         with suppress(OSError), os_errors(self.url):  # leftovers take space and are ignored
@@ -157,13 +157,13 @@ class Shared(SharedFiles):
         with os_errors(self.url):
             name = f"state-{step}-{_rules_slug(rules)}-{self.attempt}"
             state = f"{self.root}/{folder.name}/{name}"
-            if not self.files.exists(f"{state}/{COMPLETE}"):  # else the run saved no new state
+            if not self.files.exists(f"{state}/{COMPLETE}"):  # otherwise the run saved no new state
                 self._upload(folder, state)
             uploaded = [path for path in self._states(folder.name) if path.endswith(self.attempt)]
             self._remove([path for path in uploaded if not path.endswith(name)])
 
     def exchange_pins(self, store: Path) -> None:
-        """Refuse corpora and backbones with other content than on the machine that used them first (data/pins.py)."""
+        """Refuse corpora and backbones whose content is not that of the first machine to use them (data/pins.py)."""
         place = f"{self.root}/{PINNED}"
         self.require_prepared()
         with os_errors(self.url):
@@ -176,7 +176,7 @@ class Shared(SharedFiles):
             )
 
     def _numbers(self, key: str, *, damaged: bool = False) -> list[int]:
-        """Return the numbers of a run's versions, the last one first, with those set aside if `damaged`."""
+        """Return the numbers of a run's versions, the last one first; with `damaged`, also those set aside."""
         names = {path.rpartition("/")[2] for path in self._entries(key)}
         numbers = [int(name) for name in names if name.isdigit() and (damaged or f"{name}{DAMAGED}" not in names)]
         return sorted(numbers, reverse=True)
