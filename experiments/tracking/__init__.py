@@ -1,1 +1,1 @@
-"""Runs in MLflow: what is logged of them, the database, logging while runs train, filling it from the record."""
+"""Log runs to MLflow, while they train, when they end and from the record, and remove them."""

@@ -1,4 +1,4 @@
-"""Write many finished runs into a local database of MLflow at once, whose client takes six transactions a run."""
+"""Write many finished runs into a local MLflow database at once; MLflow's client takes six transactions for each."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """A finished run with the id that it gets, its tags, when it ended in milliseconds, and what made it."""
+    """A finished run to write, with its id in MLflow, its tags, when it ended in milliseconds, and its command."""
 
     id: str
     content: RunContent
@@ -26,7 +26,7 @@ class NewRun:
 
 
 def write_runs(database: str, artifacts: Path, experiment: str, runs: Iterable[NewRun]) -> None:
-    """Write runs of an experiment, all or none, each with its scores and the command that makes it as artifacts."""
+    """Write runs of an experiment, all or none, each with its scores and its command as artifacts."""
     import sqlalchemy  # lazy: slow import
     from mlflow.store.tracking.dbmodels import models  # lazy: slow import
 
@@ -76,7 +76,7 @@ def _lines(
 def _input_lines(
     run: NewRun, experiment: str, datasets: dict[tuple[str, str], str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the lines of a run's data sets; of those that the experiment has, only that the run read them."""
+    """Yield the lines of a run's data sets; one that the experiment already has is only linked to the run."""
     for each in run.content.inputs:
         named = (each.name, each.sha256[:MAX_DIGEST])
         if named not in datasets:

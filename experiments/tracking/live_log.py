@@ -1,7 +1,7 @@
 """Log runs to MLflow in a thread of the driver: points of curves while runs train, whole runs when they end.
 
-Nothing waits for MLflow. While it can't be reached, points are dropped, as a run's result.json has them all when it
-ends; whole runs are kept and tried again.
+Nothing waits for MLflow. While it can't be reached, points are dropped: result.json has all of them when a run ends.
+Whole runs are kept and tried again.
 """
 
 import threading
@@ -17,19 +17,19 @@ from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.run_content import Point, RunContent, curve_name
 
 BACKOFF_SECONDS = 30.0  # pause after a failure: each attempt at a server that does not answer takes long
-POINTS_SHARE = 0.01  # of the time may be spent on points
+POINTS_SHARE = 0.01  # fraction of the time to spend on points at most
 FAILED, KILLED = "FAILED", "KILLED"
 NewPoints = list[tuple[str, int, float]]  # name, step, value
 
 
 class CurveReader:
-    """Reader of what a run's curves have gained since the last time, in the form in which they are recorded."""
+    """Reads the points that a run's curves have gained since the last call, in the form that is recorded."""
 
     def __init__(self, eval_steps: int) -> None:
         self.eval_steps, self.step = eval_steps, 0
 
     def read(self, step: int, history: History) -> NewPoints:
-        """Return the new points at a step with an evaluation; else none, as means are not complete."""
+        """Return the new points at a step with an evaluation; otherwise none, as means are not complete."""
         if step % self.eval_steps:
             return []
         new = {
@@ -42,9 +42,9 @@ class CurveReader:
 
 
 class LiveLog:
-    """Logs runs of a store, by key; `content_of` is what is known of a run before it ends.
+    """Logs runs of a store, by key; `content_of` returns what is known of a run before it ends.
 
-    `unlogged` has the keys of ended runs that MLflow lacks, and why.
+    `unlogged` has the keys of ended runs that are not in MLflow yet, and why.
     """
 
     def __init__(self, tracker: Tracker, store: Path, content_of: Callable[[str], RunContent]) -> None:
@@ -53,14 +53,14 @@ class LiveLog:
         self._points: dict[str, dict[Point, tuple[float, int]]] = {}
         self._running: set[str] = set()
         self._stopped: dict[str, str] = {}  # statuses of runs that have no result
-        self._begun: dict[str, tuple[str, set[Point]]] = {}  # MLflow's ids, and the points that they got
+        self._begun: dict[str, tuple[str, set[Point]]] = {}  # MLflow's run ids, and the points that they have
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._retry_at = self._points_at = 0.0
 
     def add_points(self, key: str, points: Iterable[tuple[str, int, float]]) -> None:
-        """Queue points of a run that is in progress; without points it is only begun."""
+        """Queue points of a run in progress; without points, only begin the run in MLflow."""
         now = round(1000 * time.time())
         with self._change():
             self._running.add(key)
@@ -93,7 +93,7 @@ class LiveLog:
 
     @contextmanager
     def _change(self) -> Generator[None]:
-        """Hold the queues' lock, then have the thread look at them."""
+        """Hold the queues' lock, then wake the thread, which is started first if needed."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True)
             self._thread.start()
@@ -110,11 +110,11 @@ class LiveLog:
             except OSError:
                 failures += 1
                 self._retry_at = time.monotonic() + BACKOFF_SECONDS
-                if self._closing and failures > 1:  # once may be a moment's failure
+                if self._closing and failures > 1:  # a single failure may be temporary
                     return
 
     def _next_task(self) -> Callable[[], None] | None:
-        """Wait for something to do; None when everything is done and no more is to come."""
+        """Wait for a task and return it; return None when closing and everything is done."""
         with self._changed:
             while True:
                 now = time.monotonic()

@@ -24,7 +24,7 @@ def tracking_uri(mlruns: Path) -> str:
 
 
 def artifact_folder(mlruns: Path) -> str:
-    """Return the URL of the artifacts' folder beside the local database."""
+    """Return the URL of the artifacts' folder next to the local database."""
     return (mlruns.resolve() / "artifacts").as_uri()
 
 
@@ -64,7 +64,7 @@ def _database(mlruns: Path) -> Path:
 
 def _is_database(path: Path) -> bool:
     try:
-        # Opened for writing, it rolls back what a driver was writing when it was killed.
+        # Opening it for writing rolls back what a killed driver was writing.
         with sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         database.close()

@@ -1,7 +1,7 @@
-"""Log runs to MLflow, one run of a key: curves while it trains, and at its end a whole run in place of that one.
+"""Log runs to MLflow, one for each key: curves while it trains, then a whole run, which replaces the one in progress.
 
-Each scale has an MLflow experiment, so that its pages can compare methods; runs made by hand have one too. MLflow has
-copies to look at: nothing is read from it into the record, and the next sweep logs what it lacks.
+Each scale has an MLflow experiment, so that its pages can compare methods; runs made by hand have one too. MLflow only
+has copies to look at: nothing is read from it into the record, and the next sweep logs what is missing.
 """
 
 import time
@@ -33,7 +33,7 @@ NOT_LOGGED = (".part", ".lock")
 
 @contextmanager
 def os_errors() -> Generator[None]:
-    """Raise what MLflow or its database raises as an OSError: nearly always a server or storage can't be reached."""
+    """Turn errors of MLflow and its database into OSError: nearly always, a server or storage can't be reached."""
     from mlflow.exceptions import MlflowException  # lazy: slow import
     from sqlalchemy.exc import SQLAlchemyError  # lazy: slow import
 
@@ -82,13 +82,13 @@ class Tracker:
         try:
             return self.client.create_experiment(name, artifact_location=location, tags=tags)
         except MlflowException:
-            if not (other := self.client.get_experiment_by_name(name)):  # else another driver was first
+            if not (other := self.client.get_experiment_by_name(name)):  # otherwise another driver was first
                 raise
             return other.experiment_id
 
     @os_errors()
     def runs(self, scale: str) -> "dict[str, Tracked]":
-        """Return an experiment's runs by key, of each key a finished one rather than one in progress."""
+        """Return an experiment's runs by key, a finished one rather than one in progress."""
         by_key: dict[str, Tracked] = {}
         for run in sorted(self._search(scale), key=lambda run: run.info.status == FINISHED):
             by_key[run.data.tags.get("key", "")] = run
@@ -106,7 +106,7 @@ class Tracker:
 
     @os_errors()
     def missing(self, contents: Iterable[RunContent]) -> list[RunContent]:
-        """Return the contents of which MLflow has no finished run, or one of fewer studies."""
+        """Return the contents for which MLflow has no finished run, or one with fewer studies."""
         contents = list(contents)
         runs = {name: self.runs(name) for name in {content.experiment for content in contents}}
         return [
@@ -118,7 +118,7 @@ class Tracker:
 
     @os_errors()
     def begin(self, content: RunContent) -> str:
-        """Return the id of a new run that is in progress; empty if there is a finished one, which stays."""
+        """Begin a run and return its id; return an empty string if there is a finished run, which stays."""
         same = list(self._search(content.experiment, f"tags.key = '{content.key}'"))
         if any(run.info.status == FINISHED for run in same):
             return ""
@@ -149,7 +149,7 @@ class Tracker:
         self.client.set_terminated(run_id, status)
 
     def log(self, folder: Path) -> str:
-        """Log the run of a folder, with the scores that the record has of it; return MLflow's run id."""
+        """Log the run of a folder, with its recorded scores; return MLflow's run id."""
         result = read_result(folder)
         if result is None:
             raise FileNotFoundError(f"{folder / RESULT}: no result to log")
@@ -184,7 +184,7 @@ class Tracker:
         return run_id
 
     def _delete(self, runs: "Iterable[Tracked]", content: RunContent, run_id: str = "") -> None:
-        """Delete runs; those that learned from one are linked to the run in its place."""
+        """Delete runs; link their students to the run `run_id` in their place, if there is one."""
         for run in runs:
             old = run.info.run_id
             for child in self._search(content.experiment, f"tags.teachers LIKE '%{old}%'") if run_id else ():
@@ -200,7 +200,7 @@ class Tracker:
 
     @os_errors()
     def write_all(self, contents: Iterable[tuple[RunContent, str]]) -> None:
-        """Write runs of one experiment that `missing` returned, each with its command, first those that others need."""
+        """Write runs of one experiment that `missing` returned, each with its command, teachers and bases first."""
         contents = list(contents)
         if not contents or not self.has_local_database:
             for content, command in contents:
@@ -236,7 +236,7 @@ class Tracker:
 
     @os_errors()
     def ids(self, keys: Iterable[str], *, own: bool = False) -> list[str]:
-        """Return the ids of all runs of these keys, in every experiment, or with `own` in that of runs made by hand."""
+        """Return the ids of all runs of these keys, in every experiment, or with `own` only those made by hand."""
         named = {e.experiment_id: scale_of(e.name) for e in self.client.search_experiments()}
         places = [place for place, scale in named.items() if scale and (not own or scale == MANUAL_RUNS)]
         found = (self.client.search_runs(places, f"tags.key = '{key}'") for key in keys) if places else ()
@@ -250,7 +250,7 @@ class Tracker:
 
 
 def run_files(folder: Path) -> list[Path]:
-    """Return what of a run's folder MLflow gets."""
+    """Return the paths in a run's folder that MLflow gets."""
     return [p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and p.suffix not in NOT_LOGGED]
 
 

@@ -1,4 +1,4 @@
-"""Names and descriptions in MLflow: of experiments, and of runs with links to the runs that they need."""
+"""Names and descriptions in MLflow: of experiments, and of runs, with links to their teachers and bases."""
 
 import shlex
 import sys

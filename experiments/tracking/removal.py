@@ -1,7 +1,7 @@
 """Remove runs: their folders, their lines and arrays in the record, and MLflow's copies.
 
-Each part is removed separately, after a new search, so the same command completes a removal that was interrupted. A
-run's result goes first, since a sweep would record it again, and its line in runs.csv last, since scores need one.
+Each part is removed separately, after a new search, so the same command completes an interrupted removal. A
+run's result goes first, because a sweep would record it again, and its line in runs.csv last, because scores need one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from experiments.tracking.mlflow_log import Tracker
 
 ARRAYS = "figure_data"
 TABLES = (PAIRS_TABLE, CURVES_TABLE, RESULTS_TABLE, RUNS_TABLE)  # in this order
-COLUMNS = {PAIRS_TABLE.name: ("first", "second")}  # that begin with runs' keys, joined by +; in other tables, `key`
+COLUMNS = {PAIRS_TABLE.name: ("first", "second")}  # that begin with keys, joined by +; in other tables, `key`
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What there is of runs: folders with their sizes in bytes, lines by file, arrays, MLflow's run ids.
+    """Everything that belongs to runs: folders with their sizes in bytes, lines by file, arrays, MLflow's run ids.
 
     `unreachable` says why MLflow could not be asked.
     """
@@ -46,7 +46,7 @@ class Traces:
 
 
 def traces_of(keys: Collection[str], mlruns: Path, store: Path, tracker: Tracker, *, own: bool = False) -> Traces:
-    """Return what there is of runs in the run folders, the record and MLflow.
+    """Return everything that belongs to runs, in the run folders, the record and MLflow.
 
     With `own`, only what run.py and evaluate.py made: the record, its run folders and their copies are left out.
     """
@@ -76,7 +76,7 @@ def record_folders(mlruns: Path) -> list[Path]:
 
 
 def remove(keys: Sequence[str], traces: Traces, store: Path, tracker: Tracker) -> str:
-    """Remove what there is of runs, and return why MLflow's part failed, if so; refuse a run that is being trained."""
+    """Remove what belongs to runs, and return why MLflow's part failed, if so; refuse a run that is being trained."""
     for place in dict.fromkeys((store, *(folder.parent for folder in traces.folders))):
         for key in keys:
             _lock(key, place)
@@ -110,7 +110,7 @@ def _array_names(folder: Path, keys: Collection[str]) -> tuple[str, ...]:
 
 
 def _ask_mlflow(keys: Collection[str], mlruns: Path, tracker: Tracker, own: bool) -> tuple[tuple[str, ...], str]:
-    """Return the ids of the runs that MLflow has, and why it could not be asked; a database is not made for it."""
+    """Return the ids of the runs in MLflow, and why it could not be asked; never make a database just to ask."""
     if not os.environ.get("MLFLOW_TRACKING_URI") and not (mlruns / "mlflow.db").is_file():
         return (), ""
     try:
@@ -124,7 +124,7 @@ def _size(folder: Path) -> int:
 
 
 def _lock(key: str, store: Path) -> None:
-    """Refuse a run that a process works on, which holds its lock."""
+    """Refuse a run whose lock is held by a process that works on it; delete a free lock."""
     path = store / f"{key}.lock"
     if not path.is_file():
         return

@@ -1,7 +1,7 @@
-"""What MLflow gets of a run, as plain values made from its result: parameters, metrics, curves, tags, data sets.
+"""Turn a run's result into what MLflow gets, as plain values: parameters, metrics, curves, tags, data sets.
 
-The same function serves a run that is in progress (a result without scores), one that ended, and one that only the
-record has, so that all three are one run in MLflow.
+The same function serves a run in progress (a result without scores), one that ended, and one that only the record has.
+So all three are one run in MLflow.
 """
 
 import csv
@@ -23,7 +23,7 @@ from experiments.results import csv_record
 from experiments.results.csv_record import MANUAL_RUNS
 from experiments.schema.columns import PUBLISHED_NAMES
 
-FORMAT = 1  # of what is logged: add one to any change, and runs are logged anew
+FORMAT = 1  # of what is logged: add one with any change, and runs are logged again
 MOST_METRICS = 30  # that people compare; the table of scores has all
 LONGEST_PARAMETER, LONGEST_TAG = 500, 4000
 AVERAGES = {"STS average": GROUPS["sts"], "Transfer average": GROUPS["transfer"], "synthetic": ("synthetic",)}
@@ -44,13 +44,13 @@ class DataInput:
 
     @property
     def source_of_hash(self) -> str:
-        """Where it is from and its whole hash, as MLflow's pages show it."""
+        """Its source and its whole hash, as MLflow's pages show them."""
         return json.dumps({"uri": self.source, "sha256": self.sha256})
 
 
 @dataclass(frozen=True)
 class RunContent:
-    """A run as MLflow has it, with its times in milliseconds; `teachers` are the keys of the runs that it needs.
+    """A run as MLflow has it; `finished` is in milliseconds, and `teachers` are the keys of the runs that it needs.
 
     `experiment` is its scale, or `own` if it was made by hand. `hash` is of the scores and curves.
     """
@@ -112,7 +112,7 @@ def _csv(rows: list[list[Any]]) -> str:
 
 
 def run_name(result: Mapping[str, Any]) -> str:
-    """Return the run's name in MLflow: row, seed and study, what differs first, as narrow columns cut its end."""
+    """Return the run's name in MLflow: row, seed and study. What differs comes first, as narrow columns cut the end."""
     return " ".join([result["name"], *result["studies"][:1]])
 
 
@@ -123,7 +123,7 @@ def points(result: Mapping[str, Any]) -> dict[Point, float]:
 
 
 def curve_name(name: str) -> str:
-    """Return a curve's name in MLflow, whose charts are in groups: what is before a slash, first `Curves`."""
+    """Return a curve's name in MLflow, which groups charts by the part before the first slash: `Curves`."""
     kind, _, of = name.partition("/")
     words = ("loss", of) if kind == "loss" else (PUBLISHED_NAMES.get(of, of), "" if kind == "dev" else kind)
     return _allowed("Curves/" + " ".join(filter(None, words)))
@@ -132,8 +132,8 @@ def curve_name(name: str) -> str:
 def metrics(result: Mapping[str, Any], most: int) -> dict[str, float]:
     """Return the scores that people compare, at most `most`: averages, the dev score, the scores of single sets.
 
-    They are scores by cosine of the checkpoint that was kept by dev score. Averages by other scorers and of other
-    checkpoints follow, with these in their names. `dev score` is that of the kept checkpoint; the last point of the
+    They are the cosine scores of the checkpoint that was kept by dev score. Averages by other scorers and of other
+    checkpoints follow, with these in their names. `dev score` belongs to the kept checkpoint; the last point of the
     curve `Curves/STS-B dev` is another number. The average comes first: the compare page plots what was logged first.
     """
     by_place: dict[str, dict[str, float]] = {}
@@ -167,7 +167,7 @@ def _allowed(name: str) -> str:
 
 
 def _parameters(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that the run's method and training have, under flat names.
+    """Return the settings of the run's method and training, under flat names.
 
     `approach` is the run's label in its study's table; the compare page sorts it first.
     """
@@ -194,7 +194,7 @@ def _tags(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def joined(studies: Collection[str]) -> str:
-    """Return names as a tag that a search for ` NAME ` finds, and not for a part of a name."""
+    """Return names as a tag in which a search for ` NAME ` finds whole names only."""
     return " ".join(["", *studies, ""]) if studies else ""
 
 

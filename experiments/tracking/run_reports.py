@@ -1,4 +1,4 @@
-"""What a run reports while it is trained and scored: its share of steps, a status, new points of its curves."""
+"""Report on a run while it is trained and scored: its share of steps, a status, new points of its curves."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ SCORING = 0.2  # share of the time that scoring takes
 
 
 class Reporter:
-    """Hands reports to `send`: at each evaluation, and in between not more often than every few seconds.
+    """Hands reports to `send`: at each evaluation, and in between at most once in `every` seconds.
 
     With `until_trained`, nothing is sent after the last step: Tune's report waits for the driver, and a worker that has
     lost it can still score and save its run.
@@ -40,7 +40,7 @@ class Reporter:
             self._send(training_status(step, history), points)
 
     def prepare(self, what: str, done: int, of: int) -> None:
-        """Report how far a preparation, or the embedding of sentences to be scored, is."""
+        """Report the progress of a preparation, or of embedding the sentences to be scored."""
         if self.trained and self.until_trained:
             return
         if time.monotonic() - self.sent_at >= self.every:
