@@ -90,12 +90,10 @@ def run_trial(config: Mapping[str, float], search: Search, execution: ExecutionS
             scores.append(score)
             if len(scores) < len(search.seeds):  # means are comparable only when a seed has ended
                 tune.report(_trial_report(scores, len(scores) * search.start.evaluations, len(scores)))
-    except (DivergedError, UndefinedError) as error:
-        failed = f"{type(error).__name__}: {error}"
-        tune.report({"score": math.nan, TIME_ATTR: 0, "ended": len(scores), "state": FAILED, "failed": failed})
     except Exception as error:  # noqa: BLE001 - the driver reports any error together with the settings
+        state = FAILED if isinstance(error, DivergedError | UndefinedError) else ERROR
         failed = redact_credentials(f"{type(error).__name__}: {error}")
-        tune.report({"score": math.nan, TIME_ATTR: 0, "ended": len(scores), "state": ERROR, "failed": failed})
+        tune.report({"score": math.nan, TIME_ATTR: 0, "ended": len(scores), "state": state, "failed": failed})
     else:
         tune.report(_trial_report(scores, len(scores) * search.start.evaluations, len(scores)) | {"state": FINISHED})
 

@@ -50,7 +50,7 @@ class Search:
 
     @property
     def default_settings(self) -> dict[str, float]:
-        """The settings of the studies, with which a sampled search begins."""
+        """The settings of the studies, which a sampled search tries first."""
         settings = self.start.settings()
         return {name: settings[name] for name in self.space}
 
