@@ -83,7 +83,7 @@ class Options(InputOptions, RayOptions):
     mlruns: Path = FOLDER
     """Folder of the comparison's record. If not given: mlruns/comparisons/NAME."""
     by_method: bool = False
-    """Complete one method after another; else each stage runs for all methods together."""
+    """Complete one method after another; otherwise each stage runs for all methods together."""
     dry_run: bool = False
     """Show the spaces, the runs, their hours and the disk that they take, and exit."""
 
@@ -122,17 +122,13 @@ def comparison_of(options: Options) -> Comparison:
     return Comparison(
         name=options.name or "-".join(each.name for each in entrants),
         scale=scale,
-        entrants=tuple(with_space(each, scale, _width(each), tasks) for each in entrants),
+        entrants=tuple(with_space(each, scale, encoder_size(each.start.backbone.name)[1], tasks) for each in entrants),
         measures=measures,
         dev=dev,
         budget=options.budget,
         sampler=options.sampler,
         margin=options.margin,
     )
-
-
-def _width(each: Entrant) -> int:
-    return encoder_size(each.start.backbone.name)[1]
 
 
 def pair_files(options: Options) -> tuple[tuple[Path, tuple[str, ...]], ...]:

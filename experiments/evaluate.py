@@ -76,7 +76,7 @@ class Options:
     threads: int = torch.get_num_threads()
     """Number of torch's threads."""
     again: bool = False
-    """Score anew what an earlier call has scored."""
+    """Score again what an earlier call has scored."""
     cache: bool = False
     """Save embeddings under CSE_CACHE, and reuse those of earlier calls."""
 

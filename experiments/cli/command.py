@@ -55,6 +55,6 @@ def _broken_pipe(error: BrokenPipeError) -> int | str:
 
 
 def _fullest_folder() -> Path:
-    """Return the current folder or that of temporary files, whichever has less space."""
+    """Return the current folder or the folder of temporary files, whichever has less space."""
     folders = [Path(), Path(os.environ.get("TMPDIR", "/tmp"))]  # gettempdir fails on full disks
     return min((folder for folder in folders if folder.is_dir()), key=lambda folder: shutil.disk_usage(folder).free)

@@ -103,7 +103,7 @@ class StudyOptions(RayOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(StudyOptions):
-    """Run studies: train and score what the record lacks, and add it to the record."""
+    """Run studies: train and score what is not recorded yet, and record it."""
 
     list: bool = False
     """List the studies and exit: rows, imported cells, runs, pending runs and their hours, state."""
@@ -112,7 +112,7 @@ class Options(StudyOptions):
     cluster: Path | None = None
     """With --dry-run: also show what would start on which machine of a cluster (sweep.yaml, experiments/clusters/)."""
     by_study: bool = False
-    """Complete one study after another, so that a first table is there early; else runs that others need come first."""
+    """Complete one study after another, for an early first table; otherwise runs that others need come first."""
 
 
 @dataclass(frozen=True, kw_only=True)

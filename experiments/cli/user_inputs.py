@@ -45,7 +45,7 @@ def read_corpus(name: str, lines: int | None, columns: Sequence[str] = ()) -> Co
 
 
 def read_dev(name: str, columns: Sequence[str]) -> str:
-    """Return a selection rule by its name, or that of a file of pairs, which is added as an evaluation set."""
+    """Return the name of a selection rule; a file of pairs is added as an evaluation set, whose name is its rule."""
     return own_pairs.add(name, columns) if name not in SELECTION and own_pairs.is_file(name) else name
 
 
