@@ -93,7 +93,7 @@ class Logbook:
 
 
 def results_in(store: Path, file: str = "") -> list[dict[str, Any]]:
-    """Return a store's results of the project, or of a study's file, in the order in which they finished."""
+    """Return a store's results, of the project or of the user's own study in `file`, in the order of their ends."""
     results = [read_result(path.parent) for path in sorted(store.glob("*/result.json"))]
     of_file = [result for result in results if result and result.get("file", "") == file]
     return sorted(of_file, key=lambda result: result["finished"])
@@ -103,7 +103,7 @@ def record_results(store: Path, mlruns: Path, file: str = "") -> None:
     """Add to the record the results that a killed driver left only in the store; recorded lines stay unchanged.
 
     A run that disagrees with its recorded lines is not added, with a warning: it may have been trained again. `file` is
-    that of the user's own study, if the record is its.
+    the user's own study, if the record belongs to it.
     """
     by_scale: dict[str, list[Mapping[str, Any]]] = {}
     for result in results_in(store, file):

@@ -49,7 +49,7 @@ def jobs_of_study(study: Study) -> dict[str, Job]:
 
 
 def merge_jobs(groups: Iterable[Mapping[str, Job]]) -> dict[str, Job]:
-    """Return the jobs of all groups by key, with every scoring and study of those that share a key."""
+    """Return the jobs of all groups by key, with every scoring and study of jobs that share a key."""
     jobs: dict[str, Job] = {}
     for group in groups:
         for key, job in group.items():

@@ -54,7 +54,7 @@ def _result(job: Job, lines: pd.DataFrame, points: pd.DataFrame) -> dict[str, An
 
 
 def _dev_score(rule: str, step: int, curves: Mapping[str, Sequence[tuple[int, float]]]) -> float | None:
-    """Return the dev score by which a checkpoint was kept; None if the rule reads none, or it is not recorded."""
+    """Return the dev score that selected a checkpoint; None if the rule reads none, or it is not recorded."""
     at = [dict(curves.get(f"dev/{task}", ())).get(step) for task in SELECTION.get(rule, ())]
     values = [value for value in at if value is not None]
     return sum(values) / len(values) if values and len(values) == len(at) else None

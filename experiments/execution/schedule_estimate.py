@@ -41,7 +41,7 @@ class Simulated:
 
     @property
     def utilisation(self) -> float:
-        """The share of the slots' time in which they worked."""
+        """The share of their time that the slots were busy."""
         return self.worked / (self.slots * self.makespan) if self.makespan else 0.0
 
 
@@ -156,8 +156,8 @@ def runs_at_once(gpus: int, gpus_per_run: float) -> int:
 def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
     """Return the recorded training seconds of each job.
 
-    These are its own, otherwise the mean over other seeds of its settings, otherwise its epochs times the mean epoch of
-    its method on its backbone. Runs on GPUs do not count.
+    These are the job's own seconds, or otherwise the mean over other seeds of its settings. Without these, they are its
+    epochs times the mean epoch of its method on its backbone. Runs on GPUs do not count.
     """
     runs = _runs_on_cpus(results)
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))

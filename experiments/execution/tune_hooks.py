@@ -78,7 +78,7 @@ class SweepCallback(tune.Callback):
 class ReadyRuns(Searcher):
     """Gives Ray Tune the jobs in order, each after the jobs that train its nested runs have ended.
 
-    Tune gets at most `places()` of them at a time. It starts them in the order in which it got them, so a job that is
+    Tune gets at most `places()` of them at a time. It starts them in the order given, so a job that is
     ready later would wait for all others. `unusable` returns why a nested run can't be used, or an empty string. It
     raises OSError while storage is unreachable. Jobs that need an unusable run fail.
     """

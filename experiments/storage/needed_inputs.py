@@ -85,7 +85,7 @@ def _error(read: Callable[[], object]) -> Exception | None:
 
 
 def weight_bytes(encoder: Pretrained) -> int:
-    """Return the bytes of an encoder's weights, here or on the hub; refuse missing weights, or other content."""
+    """Return the size of an encoder's weights in bytes, here or on the hub; refuse missing weights or other content."""
     if is_word_vectors(encoder.name):
         verify_word_vectors(encoder)
         return 0
