@@ -1,6 +1,6 @@
 """Unsupervised sentence embeddings: methods, training and evaluation, without sweeps, tracking or plots.
 
-Axis letters, the same everywhere: n batch, d embedding, t tokens, k list, v views, g groups, p positives, N corpus.
+Usual axis letters of tensors: n batch, d embedding, t tokens, k list, v views, g groups, p positives, N corpus.
 Similarities are cosines unless said otherwise; losses are means over the batch; scores lie in [0, 1].
 
 `from cse_core import Encoder, evaluate, train` is what a notebook needs; docs/api.md shows it. A name's module is

@@ -1,4 +1,4 @@
-"""What a notebook calls: train on your own sentences, score any encoder, save a folder that is ready to push."""
+"""The API for notebooks: train on your own sentences, score any encoder, save a folder that is ready to push."""
 
 import json
 import logging
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: its checkpoint as an encoder, its losses and dev scores by step, the checkpoint's folder."""
+    """A finished run: its checkpoint as an encoder, its losses and dev scores by step, and the checkpoint's folder."""
 
     run: Run
     encoder: Encoder
@@ -51,13 +51,14 @@ def evaluate(
     progress: Progress | None = None,
     columns: Sequence[str] = (),
 ) -> dict[str, dict[str, float]]:
-    """Return {task: {metric: value}}, by the code that makes every number of the record; 0.7654 is a paper's 76.54.
+    """Score an encoder and return {task: {metric: value}}, where 0.7654 is a paper's 76.54.
 
-    `encoder` is an Encoder, a folder or name of transformers or sentence-transformers (see `open_encoder`), word
-    vectors, or any object with sentence-transformers' `encode`. `tasks` are groups, single tasks (docs/evaluations.md)
-    or files of your own, whose `columns` name two sentences and a score; `data` is the folder with the sets, else
-    CSE_DATA. Each distinct sentence is embedded once. Correlations are of cosines unless another scorer is given. A
-    task that fails raises its reason. Warnings, such as of a set with other bytes than SentEval's, are logged.
+    The same code makes all recorded numbers. `encoder` is an Encoder, a folder or name of transformers or
+    sentence-transformers (see `open_encoder`), word vectors, or any object with sentence-transformers' `encode`.
+    `tasks` are groups, single tasks (docs/evaluations.md) or your own files, in which `columns` name two sentences and
+    a score. `data` is the folder of the evaluation sets, by default CSE_DATA. Each distinct sentence is embedded once.
+    Correlations are of cosines unless another scorer is given. If a task fails, its reason is raised. Warnings are
+    logged, for example if a set has other bytes than SentEval's.
 
     >>> scores = evaluate("wiki-tiny", "synthetic_dev")  # made up from templates, so without data
     >>> f"{scores['synthetic_dev']['spearman.all']:.2f}"
@@ -90,11 +91,11 @@ def train(
     columns: Sequence[str] = (),
     **settings: Any,
 ) -> Trained:
-    """Train a method on your own sentences, or resume it, and return the encoder with its run and history.
+    """Train a method on your own sentences, or resume its run, and return the encoder with its run and history.
 
-    `sentences` is a list, a Corpus or a file (docs/own_data.md), of which `columns` are read; a list may have tuples: a
-    sentence, its positive, a hard negative. `backbone` is a folder, a hub name or an embedded backbone; its own pooling
-    is used unless `pooling` is given. `settings` are fields of Run: seed, epochs, batch_size, learning_rate, ...
+    `sentences` is a list, a Corpus or a file (docs/own_data.md), of which `columns` are read. A list may hold tuples: a
+    sentence, its positive and optionally a hard negative. `backbone` is a folder, a hub name or an embedded backbone;
+    its own pooling is used unless `pooling` is given. `settings` are fields of Run: seed, epochs, batch_size, ...
     `select` says which checkpoint is returned: "last", or the best on a dev set ("stsb_dev", "avg_sts"), which is then
     read from `data`. Runs that the method needs (teachers) are trained first. A run is kept in `store` under a key of
     its settings, sentences and backbone, and is trained only once.
@@ -134,10 +135,10 @@ def make_batch(
     max_length: int = 32,
     seed: int = 0,
 ) -> Batch:
-    """Return sentences, or tuples of columns, as the batch that `method.loss` takes, on the encoder's device.
+    """Tokenise sentences, or tuples of columns, into the batch that `method.loss` takes, on the encoder's device.
 
-    Texts are cut to `max_length` tokens. `seed` is that of the batch's own random numbers (masked words, ties of
-    ListMLE): pass the step, so that they differ from one to the next.
+    Texts are cut to `max_length` tokens. `seed` seeds the batch's own random numbers (masked words, ties of ListMLE).
+    Pass the step, so that they differ from step to step.
 
     >>> encoder = Encoder.from_pretrained("wiki-tiny")
     >>> make_batch(SimCSE(), ["It rains.", "The cat sleeps."], encoder)["text"].mask.sum(1)  # two are special
@@ -153,8 +154,8 @@ def make_batch(
 def export(encoder: Encoder, folder: str | Path, *, run: Run | None = None, scores: Scores | None = None) -> Path:
     """Save an encoder with a model card, ready to push to a hub, and return the folder.
 
-    The card has the run's settings and the scores that are given: what `evaluate` returned for this encoder. Every
-    file in the folder that a loader would read is replaced, when the new ones are whole; others, as of .git, stay.
+    The card lists the run's settings and `scores`, as `evaluate` returns them. Files in the folder that a loader would
+    read are replaced once the new ones are complete. Other files, such as those of .git, stay.
 
     >>> export(Encoder.from_pretrained("wiki-tiny"), folder / "mine") == folder / "mine"
     True
@@ -179,7 +180,7 @@ def _device() -> str:
 def _corpus(
     sentences: Sequence[str] | Sequence[tuple[str, ...]] | str | Path, store: Path, columns: Sequence[str]
 ) -> Corpus:
-    """Return the sentences as a corpus that is known by its content; a list is written to the store."""
+    """Return the sentences as a corpus identified by its content; a list is written to the store."""
     if isinstance(sentences, str | Path):
         path = Path(sentences).expanduser()
         if not path.is_file():
@@ -203,7 +204,7 @@ def _corpus(
 
 
 def _corpus_of_rows(rows: Sequence[tuple[str, ...]], store: Path) -> Corpus:
-    """Return examples of several columns as a corpus that is known by its content; they are written to the store."""
+    """Write examples of several columns to the store and return them as a corpus identified by its content."""
     names = COLUMNS[: max(2, len(rows[0]))]
     for number, row in enumerate(rows):
         if (

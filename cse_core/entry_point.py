@@ -45,13 +45,13 @@ def usage() -> str:
 
 
 def end_on_interrupt() -> None:
-    """Let Ctrl-C end the imports of a command in a line; later the command itself says how to resume."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as under nohup
+    """Make Ctrl-C during a command's imports print one line and exit; later the command itself says how to resume."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored, as under nohup
         signal.signal(signal.SIGINT, _end)
 
 
 def raise_on_interrupt() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again, when all is imported."""
+    """Make Ctrl-C raise KeyboardInterrupt again, once everything is imported."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

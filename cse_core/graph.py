@@ -1,7 +1,7 @@
-"""What lets torch.compile make one graph of a whole training step: random draws, and when a value may be looked at.
+"""Helpers for compiling a whole training step into one graph: random draws, and whether values can be read.
 
-torch.compile can't pass a generator into a graph. There a `GeneratorState` takes its place: a draw is then an operator
-that takes the state and returns the numbers and the next state. The numbers are those of the generator itself.
+torch.compile can't pass a generator into a graph, so a `GeneratorState` takes its place there. A draw is then an
+operator that takes the state and returns the numbers and the next state. The numbers equal the generator's own.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 
 class GeneratorState:
-    """The state of a generator, in its place inside a graph. Each draw replaces it by the next one."""
+    """The state of a generator, used in its place inside a graph. Each draw replaces it with the next state."""
 
     def __init__(self, generator: Generator) -> None:
         self.state, self.device = generator.get_state(), generator.device
@@ -26,7 +26,7 @@ DRAWS: dict[str, Callable[..., Tensor]] = {
 
 
 def is_readable(values: Tensor) -> bool:
-    """Return whether a check may look at values: in a graph it can't, and on a GPU it would wait for them."""
+    """Return whether a check can read values cheaply: not inside a graph, nor on a GPU, where it would have to wait."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 

@@ -10,7 +10,7 @@ FEW = 30  # names that an error may list after similar ones
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> ValueError:
-    """Return the error for an unknown name of a `kind` of thing: it lists the most similar names, and all if few."""
+    """Return the error for an unknown name. It lists similar names, and all names if few exist or none is similar."""
     names = list(names)
     hint = _hint(name, names)
     if hint and len(names) > FEW:
@@ -25,12 +25,12 @@ def _hint(name: str, names: Sequence[str]) -> str:
 
 @cache
 def choices_of(kind: type) -> Mapping[str, Sequence[str]]:
-    """Return the values of the fields of a dataclass that have a Literal for a type."""
+    """Return the allowed values of each field of a dataclass that has a Literal type."""
     return {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
 
 
 def check_choices(settings: Any) -> None:
-    """Refuse a value that its field's Literal type does not have; the error lists all, and the most similar ones."""
+    """Refuse a value that its field's Literal type does not allow; the error lists all choices and similar ones."""
     for name, choices in choices_of(type(settings)).items():
         value = getattr(settings, name)
         if value not in choices:
@@ -38,7 +38,7 @@ def check_choices(settings: Any) -> None:
 
 
 def not_among(name: str, value: object, choices: Sequence[str]) -> ValueError:
-    """Return the error for a value of a setting that is none of its choices."""
+    """Return the error for a setting whose value is not among its choices."""
     return ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{_hint(str(value), choices)}")
 
 

@@ -1,13 +1,13 @@
-"""What a method supplies (Method, a Protocol) and the pieces that most methods share.
+"""The interface of a training method (Method, a Protocol) and the pieces that most methods share.
 
-A method is a frozen dataclass of the paper's hyperparameters with a name, a version and four functions. Most functions
+A method is a frozen dataclass of the paper's hyperparameters with a name, a version and five functions. Most functions
 have an obvious default, written out as an assignment: `examples = single_column`, `modules = tanh_head`,
 `targets = no_targets`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Factors:
-    """What multiplies the k lowest states of a pass.
+    """Factors that scale the k lowest hidden states of a forward pass.
 
     Feature f of token j in state l is multiplied by (tokens[l, j] + features[l, f]) / 2.
     State 0 is the embedding output, state l the output of layer l. Ones change nothing. Both may require gradient.
@@ -67,7 +67,7 @@ class Batch:
 
     @property
     def duplicates(self) -> Bool[Tensor, "n n"] | None:
-        """True where another example has the same sentence, the first column; None if duplicates are negatives."""
+        """True where another example has the same sentence (first column); None if duplicates count as negatives."""
         sentences = next(iter(self.columns.values()))
         return equal_texts(sentences, sentences).fill_diagonal_(False) if self.leave_out_duplicates else None
 
@@ -90,7 +90,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 class Targets:
     """Tensors fixed before training: `rows` have an entry per training example, `shared` go whole to every step.
 
-    `warnings` are about them, for readers of the run's scores.
+    `warnings` about them are saved with the run.
     """
 
     rows: Mapping[str, Tensor] = field(default_factory=dict)
@@ -121,16 +121,16 @@ class Loss:
 
 @runtime_checkable
 class Encode(Protocol):
-    """A training pass: any number of Tokens through the encoder in one batch, pooled and returned one by one."""
+    """A training pass: encode any number of Tokens in one batch, and return the pooled vectors of each."""
 
     def __call__(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]: ...
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        """Return every token's last state instead of one pooled vector a text."""
+        """Return every token's last hidden state instead of one pooled vector per text."""
         ...
 
     def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
-        """Like a call, with gradient, but without dropout; it draws no random number."""
+        """Encode with gradient but without dropout; no random number is drawn."""
         ...
 
 
@@ -140,25 +140,25 @@ class EncoderRef(Protocol):
 
     @property
     def identity(self) -> str:
-        """A text that no encoder with other weights has."""
+        """A string that no encoder with other weights has."""
         ...
 
 
 @runtime_checkable
 class VectorScorer(Protocol):
-    """A frozen value that gives vectors whose cosines are its scores: a Scorer of cse_core.evaluation."""
+    """A Scorer of cse_core.evaluation (a frozen dataclass) whose scores are the cosines of the vectors it returns."""
 
     def vectors(self, encoder: Any, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
-        """Return the vectors of sentences by an encoder; `data` is the folder of the scorer's corpus."""
+        """Return vectors of sentences, made with an encoder; `data` is the folder of the scorer's corpus."""
         ...
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Embeddings by finished encoders, in eval mode, of training examples and corpus: what targets are made of."""
+    """Embeddings of the training examples and the corpus by finished encoders in eval mode, to make targets from."""
 
     def vectors(
-        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: "VectorScorer | None" = None
+        self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
     ) -> Float[Tensor, "examples d"]:
         """Return an embedding of every training example, from the truncated ids of a column (by default the first).
 
@@ -173,20 +173,20 @@ class Source(Protocol):
 
 @runtime_checkable
 class Method(Protocol):
-    """A training method. `version` enters the key: bump it with any change that could move a score."""
+    """A training method. `version` enters the run's key: bump it with any change that could move a score."""
 
     name: ClassVar[str]
     version: ClassVar[int]
 
     @staticmethod
     def recipes() -> "Mapping[Any, Recipe]":
-        """Settings by the papers' name of a backbone, or by a tuple that ends with it; empty if none are published."""
+        """Return the published settings, if any, by the paper's name of a backbone or by a tuple that ends with it."""
         ...
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """Return columns of token ids, one entry an example; more or fewer examples than texts are allowed."""
+        """Return columns of token ids, one entry per example; there may be more or fewer examples than texts."""
         ...
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
@@ -194,7 +194,7 @@ class Method(Protocol):
         ...
 
     def targets(self, source: Source) -> Targets:
-        """Return what is fixed per example or for the whole run."""
+        """Return the tensors that stay fixed in training, one entry per example or shared by the whole run."""
         ...
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
@@ -214,20 +214,21 @@ class Recipe:
     """
 
     method: Method
-    batch_size: int = field(kw_only=True)
-    learning_rate: float = field(kw_only=True)
-    epochs: int = field(kw_only=True, default=1)
-    warmup: float = field(kw_only=True, default=0.0)
-    dropout: float = field(kw_only=True, default=0.1)
-    max_length: int = field(kw_only=True, default=32)
-    eval_steps: int = field(kw_only=True, default=125)
-    weight_decay: float = field(kw_only=True, default=0.0)
-    optimizer: str = field(kw_only=True, default="adamw")
-    schedule: str = field(kw_only=True, default="linear")
-    pooling: str = field(kw_only=True, default="cls")
-    template: str = field(kw_only=True, default="")
-    fixed: tuple[str, ...] = field(kw_only=True, default=())
-    source: str = field(kw_only=True)
+    _: KW_ONLY
+    batch_size: int
+    learning_rate: float
+    epochs: int = 1
+    warmup: float = 0.0
+    dropout: float = 0.1
+    max_length: int = 32
+    eval_steps: int = 125
+    weight_decay: float = 0.0
+    optimizer: str = "adamw"
+    schedule: str = "linear"
+    pooling: str = "cls"
+    template: str = ""
+    fixed: tuple[str, ...] = ()
+    source: str
 
     def __post_init__(self) -> None:
         if unknown := set(self.fixed) - set(self.training):
@@ -240,12 +241,12 @@ class Recipe:
 
 
 def innermost(method: Method) -> Method:
-    """Return the method that makes examples and contrast; others (RankEncoder, MLM) add to one, their `inner`."""
+    """Return the method that makes examples and contrast: the innermost, if methods like MLM wrap one as `inner`."""
     return added_to(method)[-1]
 
 
 def added_to(method: Method) -> tuple[Method, ...]:
-    """Return a method, then the one that it adds to, and so on to the innermost."""
+    """Return a method, then its `inner` method, and so on to the innermost."""
     inner = getattr(method, "inner", None)
     return (method,) if inner is None else (method, *added_to(inner))
 
@@ -253,7 +254,7 @@ def added_to(method: Method) -> tuple[Method, ...]:
 def starting_encoder(method: Method) -> tuple[EncoderRef, str] | None:
     """Return the finished encoder whose weights training starts from, and its selection rule; None for the backbone.
 
-    A method that starts from one (RankEncoder) has a property `starts_from`; else a method's `inner` is asked.
+    A method that starts from one (RankEncoder) has a property `starts_from`. Otherwise its `inner` decides.
     """
     start = getattr(method, "starts_from", None)
     inner = getattr(method, "inner", None)
@@ -287,7 +288,7 @@ def text_columns(
 
 
 def tanh_head(self: object, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-    """Return the train-only head tanh(W h + b), W normal with deviation 0.02, b zero: not the pre-trained pooler."""
+    """Return the train-only head tanh(W h + b), not the pre-trained pooler: W is normal with deviation 0.02, b is 0."""
     linear = nn.Linear(encoder.width, encoder.width)
     nn.init.normal_(linear.weight, std=0.02, generator=generator)
     nn.init.zeros_(linear.bias)

@@ -17,7 +17,7 @@ from cse_core.models.pretrained import ASSETS, CONFIG
 from cse_core.training.checkpoint import MANIFEST
 
 CARD, TEMPORARY = "README.md", ".export-"
-# Files by which a loader would read another encoder than the exported one.
+# Files that would make a loader read something other than the exported encoder.
 READ_BY_LOADERS = (
     *("config.json", "*_config.json", "config_*.json", "encoder.json", "modules.json", "model*.safetensors*"),
     *("pytorch_model*", "tf_model*", "flax_model*", "adapter_*", "onnx", "openvino", "tokenizer*", "*_tokens*.json"),
@@ -26,7 +26,7 @@ READ_BY_LOADERS = (
 )
 MODULE = re.compile(r"\d+_[A-Za-z]+")  # the folder of a sentence-transformers module
 Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
-KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; else OTHER
+KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; OTHER for the rest
 OTHER = "sentence-similarity"
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 POOLED = {
@@ -61,8 +61,8 @@ tokens = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt"
 )
 OF_NGRAMS = """
 
-One text a batch: beside longer texts, sentence-transformers lets states of padding into a text's last windows, which
-this project's `Encoder` does not."""
+Encode one text per batch: next to longer texts, sentence-transformers lets states of padding into a text's last
+windows. This project's `Encoder` does not."""
 OPEN_HERE = """\
 sentence-transformers has no form for the pooling `{pooling}`, so this project opens it:
 
@@ -76,10 +76,10 @@ print(cosine_matrix(vectors, vectors))
 
 
 def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object], scores: Scores) -> Path:
-    """Save an encoder and its card to a folder and return the folder, in place of every file that a loader would read.
+    """Save an encoder and its card to a folder, replacing every file that a loader would read; return the folder.
 
-    The new files are written apart and moved to their places when all are whole; if that fails, the old ones are moved
-    back. Other files, such as a clone's .git, stay.
+    The new files are written to a temporary folder, and moved into place once all are complete. If a move fails, the
+    old files are moved back. Other files, such as a clone's .git, stay.
     """
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder}: expected a new folder, or that of an earlier export; this is a file")
@@ -94,7 +94,7 @@ def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object
         for path in part.rglob("*"):
             sync(path)
         _swap(part, folder, Path(temporary) / "old")
-    for left in folder.glob(f"{TEMPORARY}*"):  # by an export that was killed
+    for left in folder.glob(f"{TEMPORARY}*"):  # left by an export that was killed
         shutil.rmtree(left)
     return folder
 
@@ -102,7 +102,7 @@ def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object
 def _swap(part: Path, folder: Path, old: Path) -> None:
     """Move the files in `part` to `folder`, and those that they replace to `old`; after an error, move all back.
 
-    The config goes first and comes last: without one no loader opens what a kill leaves half moved.
+    The config is removed first and added last: without it, no loader opens a folder that a kill left half moved.
     """
     folder.mkdir(exist_ok=True)
     old.mkdir()
@@ -122,7 +122,7 @@ def _swap(part: Path, folder: Path, old: Path) -> None:
 
 
 def _is_replaced(path: Path, part: Path) -> bool:
-    """Whether the export in `part` has a file or folder of this name, or a loader would read this one with it."""
+    """Whether the export in `part` has the same name, or a loader would read this file or folder along with it."""
     if (part / path.name).exists() or _is_read_by_loaders(path):
         return True
     if not path.is_dir() or not MODULE.fullmatch(path.name):
@@ -138,7 +138,7 @@ def _is_read_by_loaders(path: Path) -> bool:
 def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scores: Scores) -> str:
     """Return the text of a card, with the metadata that the Hugging Face hub reads.
 
-    `settings` are a run's; paths among them are shortened to their last part. Each score is one run's, of one seed.
+    `settings` are a run's; paths in them are shortened to their last part. All scores are of one run with one seed.
     """
     template = f", inside the template `{encoder.template}`" if encoder.template else ""
     opened = OPEN_ANYWHERE if encoder.pooling in POOLED else OPEN_HERE

@@ -1,8 +1,9 @@
-"""What one training run is, as frozen values, and the key that names it.
+"""The definition of a training run, as frozen dataclasses, and the key that identifies it.
 
-The key is the first twelve hex digits of a SHA-256 over the method's class (source.py) and version, every field that
-differs from its default, corpus and backbone (by SHA-256, or by name where none is declared), and TRAIN_VERSION. A new
-field with a neutral default changes no old key. A field that holds a Run (a teacher, a base) enters as that run's key.
+The key is the first twelve hex digits of a SHA-256. It covers the method's class (source.py) and version, every field
+that differs from its default, the corpus and backbone, and TRAIN_VERSION. Corpus and backbone enter by SHA-256, or by
+name if none is declared. A field that holds a Run (a teacher, a base) enters as that run's key. A new field with a
+neutral default changes no old key.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ def check_pooling(pooling: str, template: str = "") -> None:
 
 
 def check_columns(method: Method, columns: Sequence[str]) -> None:
-    """Refuse more columns than a method takes: as many as its `columns` states, else one."""
+    """Refuse more columns than a method takes: its class variable `columns`, by default one."""
     if len(columns) < 2:
         return
     most = min(getattr(each, "columns", 1) for each in (method, innermost(method)))
@@ -47,11 +48,10 @@ def check_columns(method: Method, columns: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The first `lines` sentences of a named collection, pinned by a `sha256` (corpora.lines_hash) or not ("").
+    """The first `lines` sentences of a named collection, pinned by `sha256` (corpora.lines_hash) unless that is "".
 
-    `columns` are those of a file with sentences in columns: a sentence, or also its positive and a hard negative. Blank
-    rows are left out then, also of a text with the column `text`. Without columns, the lines of a text are taken as
-    they are.
+    `columns` names the columns to read from a file: a sentence, and optionally its positive and a hard negative. Blank
+    rows are then left out, also from a text file with the column `text`. Without columns, lines are read as they are.
     """
 
     name: str
@@ -78,15 +78,15 @@ class Corpus:
 
     @property
     def _source(self) -> str:
-        """The name, with the columns that are read."""
+        """The name and the columns that are read."""
         return self.name + (f" ({', '.join(self.columns)})" if self.columns else "")
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """An encoder that exists before the study: an embedded backbone, a folder or a hub name. `sha256` as in Corpus.
+    """An encoder that exists before the study: an embedded backbone, a folder or a hub name. `sha256` is as in Corpus.
 
-    `tokenizer` names the encoder whose tokenizer it gets if it has none.
+    `tokenizer` names another encoder, whose tokenizer is used if this one has none.
     """
 
     name: str
@@ -122,9 +122,9 @@ class Run:
     template: str = ""  # around sentences at evaluation, for the pooling "mask" (prompts.py)
     optimizer: Literal["adamw", "rmsprop"] = "adamw"
     schedule: Literal["linear", "staircase"] = "linear"  # of the learning rate
-    weight_decay: float = 0.0  # of all but biases and the scales of normalisations
+    weight_decay: float = 0.0  # of all parameters except biases and the scales of normalisations
     max_steps: int = 0  # training ends after these, the learning rate at zero; 0: after all epochs
-    leave_out_duplicates: bool = False  # of an example's sentence, from its negatives in the same batch
+    leave_out_duplicates: bool = False  # copies of a sentence in its batch are not its negatives
 
     def __post_init__(self) -> None:
         for name in ("epochs", "eval_steps"):
@@ -138,7 +138,7 @@ class Run:
             raise ValueError(f"batch_size must be at least 2, got {self.batch_size}: a batch of one has no negatives")
         if self.max_length < 3:
             raise ValueError(f"max_length must leave room for one token between the special two, got {self.max_length}")
-        if not 0 < self.learning_rate <= 1:  # AdamW moves each weight by about as much in a step
+        if not 0 < self.learning_rate <= 1:  # about how far AdamW moves each weight in a step
             raise ValueError(f"learning_rate must be in (0, 1], got {self.learning_rate}")
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
@@ -164,7 +164,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """Twelve hex digits that name this run's result."""
+        """Twelve hex digits that identify this run's result."""
         return key_of(canonical(self) | {"train": TRAIN_VERSION})
 
     @property
@@ -173,7 +173,7 @@ class Run:
 
     @property
     def evaluations(self) -> int:
-        """The number of dev scores in its training: one every `eval_steps`, and at least one."""
+        """The number of evaluations on dev sets during training: one every `eval_steps`, and at least one."""
         steps = self.epochs * (self.corpus.lines // self.batch_size)
         return max(1, min(steps, self.max_steps or steps) // self.eval_steps)
 
@@ -190,9 +190,9 @@ class Run:
         return tuple(dict.fromkeys(_runs_in(self.method, "last")))
 
     def required_checkpoints(self) -> dict["Run", tuple[str, ...]]:
-        """Return all runs that must be trained before this one, teachers' teachers included, in an order of training.
+        """Return all runs that must be trained before this one, including teachers' teachers, in order of training.
 
-        Each has the selection rules of its checkpoints that any of the others loads.
+        Each comes with the selection rules of the checkpoints that later runs load.
         """
         required: dict[Run, tuple[str, ...]] = {}
         for nested, rule in self.nested_checkpoints():
@@ -201,8 +201,8 @@ class Run:
         return required
 
     def settings(self) -> dict[str, Any]:
-        """Return every field by name, flat, for people: method fields first, nested values by their own names."""
-        unusual = ("max_steps", "leave_out_duplicates")  # shown where they are set
+        """Return all fields as a flat dict for people: method fields first, nested values by their names."""
+        unusual = ("max_steps", "leave_out_duplicates")  # shown only if they are set
         left_out = {"method", *(name for name in unusual if not getattr(self, name))}
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return (
@@ -210,7 +210,7 @@ class Run:
         )
 
     def non_defaults(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, flat, for people; the seed is left out."""
+        """Return the fields that differ from their defaults, except the seed, as a flat dict for people."""
         outer = {k: v for k, v in _non_defaults(self).items() if k not in ("method", "seed")}
         return {k: _readable(v) for k, v in (_non_defaults(self.method) | outer).items()}
 
@@ -259,7 +259,7 @@ def _readable_fields(value: Any) -> dict[str, Any]:
 
 
 def _readable(value: Any) -> Any:
-    """Return a field's value for people: what is nested by its name, numbers and strings as they are."""
+    """Return a field's value for people: nested values by name, numbers and strings as they are."""
     if isinstance(value, Run):
         return f"{value.method.name} {value.backbone.name} seed {value.seed} ({value.key})"
     if isinstance(value, Corpus):

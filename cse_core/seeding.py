@@ -1,7 +1,7 @@
-"""One seed a run, split into named streams, so that no part of a run can shift another's random numbers.
+"""One seed per run, split into named streams, so that no part of a run can shift another part's random numbers.
 
-A stream's seed depends only on the run's seed and a name (`dropout/17` is step 17's dropout), never on what was drawn
-before. A resumed run therefore needs no saved generator: the step number is enough.
+A stream's seed depends only on the run's seed and a name (`dropout/17` is step 17's dropout), never on earlier draws.
+A resumed run therefore needs no saved generator: the step number is enough.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Identify classes from outside this project by their code, as their version may stay the same when it changes."""
+"""Identify classes from outside this project by their code, as their version may not change when the code does."""
 
 import ast
 import dis
@@ -13,22 +13,18 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-PROJECT = (
-    "cse_core",
-    "experiments",
-    "analysis",
-)  # whose classes have a version that is raised with any change of a score
+PROJECT = ("cse_core", "experiments", "analysis")  # classes in these raise their version when a score changes
 INSTALLED = {"site-packages", "dist-packages"}
-PLAIN = str | bytes | int | float | tuple | list | dict | None  # values whose text is their content
+PLAIN = str | bytes | int | float | tuple | list | dict | None  # values that their repr describes fully
 
 
 @cache
 def class_name(kind: type) -> Any:
-    """Return what names a class in a key: its name or, if it isn't this project's, also its module and its code.
+    """Return the part of a key that identifies a class: its name and, for a class from outside, its module and code.
 
-    The code is the file of the class, and those that it imports, without this project, installed packages and Python's
-    library. A class that was typed in, such as in a notebook, has no file: its code is that of its methods, and of what
-    they use beside it.
+    The code is the file of the class and the files that it imports, except this project, installed packages and the
+    standard library. A class that was typed in, such as in a notebook, has no file. Its code is the bytecode of its
+    methods and of what they use.
     """
     if _is_projects(kind.__module__):
         return kind.__name__
@@ -54,9 +50,9 @@ def _is_projects(module: str) -> bool:
 
 
 def _path_of(module: str) -> Path | None:
-    """Return a module's file, or the folder of a package that is only a folder; None if it has neither.
+    """Return a module's file, or the folder of a namespace package; None if it has neither.
 
-    Nothing is imported for it but the packages that it is in.
+    Only the packages that contain the module are imported.
     """
     if module in sys.modules:
         origin, folders = (getattr(sys.modules[module], name, None) for name in ("__file__", "__path__"))
@@ -72,12 +68,12 @@ def _path_of(module: str) -> Path | None:
 
 
 def _is_users(path: Path | None) -> bool:
-    """Whether a path is neither of an installed package nor of Python's library."""
+    """Whether a path belongs neither to an installed package nor to the standard library."""
     return bool(path) and not INSTALLED & {*path.parts} and not path.is_relative_to(sysconfig.get_path("stdlib"))
 
 
 def _add_files(module: str, files: dict[str, Path]) -> None:
-    """Add the file of a module, by name, and those of the user's modules that it imports, also inside functions."""
+    """Add a module's file, by name, and the files of the user's modules that it imports, also inside functions."""
     path = _path_of(module)
     if module in files or path is None or not path.is_file():
         return
@@ -91,7 +87,7 @@ def _add_files(module: str, files: dict[str, Path]) -> None:
 
 
 def _imports(tree: ast.Module, package: str) -> Iterator[str]:
-    """Yield the names of all that may be a module in a file's imports."""
+    """Yield every name in a file's imports that may be a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -102,9 +98,9 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _typed_code(kind: type, files: dict[str, Path]) -> Iterator[str]:
-    """Yield the code of the methods of a class without a file, its plain values, and those that its methods use.
+    """Yield the methods' code and plain values of a class without a file, and the code and values that they use.
 
-    The files of what they use of the user's modules are added.
+    If something that they use is in one of the user's modules, that module's file is added instead.
     """
     used: dict[str, Any] = {}
     for name, value in sorted(vars(kind).items()):
@@ -128,7 +124,7 @@ def _typed_code(kind: type, files: dict[str, Path]) -> Iterator[str]:
 
 
 def _add_used(function: Any, used: dict[str, Any]) -> None:
-    """Add what a function, and each that it uses of the same module, takes from there by name."""
+    """Add the globals that a function uses, and those that the functions among them use, if of the same module."""
     for name in _global_names(function.__code__):
         if name in function.__globals__ and name not in used:
             used[name] = value = function.__globals__[name]
@@ -147,5 +143,5 @@ def _instructions(code: CodeType) -> str:
 
 
 def _constant(value: Any) -> str:
-    """Return the text of a constant; of a set in a fixed order, which its own text has not."""
+    """Return the text of a constant; that of a set is sorted, as the order of its repr varies."""
     return f"{sorted(map(repr, value))}" if isinstance(value, frozenset) else repr(value)

@@ -1,12 +1,11 @@
-"""Search spaces: the values of a method's settings among which a search draws.
+"""Search spaces: the values that a hyperparameter search tries for a method's settings.
 
-A method states them in a class variable `space`:
+A method declares them in a class variable `space`:
 
     space: ClassVar[Space] = {"distillation_weight": LogUniform(0.1, 1.0), "rank": ("list_net", "list_mle")}
 
-The settings that all methods are tuned in, such as the learning rate, are in `SHARED`; a method may give them
-other values, or none (an empty tuple): then it stays as published. Names are fields of the method, of its `inner`, or
-of a Run.
+Settings that are tuned for all methods, such as the learning rate, are in `SHARED`. A method may give one other values,
+or an empty tuple to keep the published value. Names are fields of the method, of its `inner`, or of a Run.
 """
 
 from collections.abc import Mapping
@@ -39,14 +38,14 @@ class Times:
 
 @dataclass(frozen=True)
 class OfWidth:
-    """Whole numbers that are these shares of the encoder's width, rounded to the nearest."""
+    """These shares of the encoder's width, rounded to whole numbers."""
 
     shares: tuple[float, ...]
 
 
 Values = LogUniform | tuple[Any, ...]
 Space = Mapping[str, Values | Times | OfWidth]
-SCORING_WEIGHT = "scoring_weight"  # the weight of ranks beside the cosine in scoring pairs; no field of a run
+SCORING_WEIGHT = "scoring_weight"  # the weight of ranks against the cosine when pairs are scored; no field of a run
 SHARED: Space = {
     "learning_rate": Times(1 / 10, 10 / 3),
     "dropout": (0.1, 0.2, 0.3, 0.4),
@@ -57,9 +56,9 @@ _RUN_FIELDS = {field.name for field in fields(Run)}
 
 
 def space_of(run: Run, width: int) -> dict[str, Values]:
-    """Return the space of a run's method: the shared settings that it has, and its own.
+    """Return the search space of a run's method: the shared settings that it has, and its own.
 
-    `width` is that of the encoder's vectors. Where the number of steps is fixed (max_steps), epochs are not drawn.
+    `width` is the dimension of the encoder's vectors. Epochs are left out if `max_steps` fixes the number of steps.
     """
     shared = {name: values for name, values in SHARED.items() if _owner(run, name) is not None}
     if run.max_steps:
@@ -83,14 +82,14 @@ def _resolved(run: Run, name: str, values: Values | Times | OfWidth, width: int)
 
 
 def _owner(run: Run, name: str) -> Any:
-    """Return what has the setting: the run, its method or the nearest method inside that; None if nothing has."""
+    """Return the object that has the setting: the run, its method or the nearest method inside; None if none has."""
     if name in _RUN_FIELDS:
         return run
     return next((m for m in added_to(run.method) if name in {field.name for field in fields(m)}), None)  # ty: ignore[invalid-argument-type]
 
 
 def with_settings(run: Run, settings: Mapping[str, Any]) -> Run:
-    """Return the run with settings of its own, of its method or of a method inside that."""
+    """Return the run with settings replaced: its own, its method's or those of a method inside."""
     of_run = {name: value for name, value in settings.items() if name in _RUN_FIELDS}
     of_method = {k: v for k, v in settings.items() if k not in of_run and k != SCORING_WEIGHT}
     return replace(run, **of_run, method=_with(run.method, of_method))
