@@ -32,9 +32,9 @@ def info_nce(
     """Return the mean cross-entropy of finding keys[i] for queries[i] by cosine / temperature, in nats (SimCSE, Eq. 1).
 
     L = -1/n sum_i log( exp(cos(q_i, k_i)/t) / sum_j exp(cos(q_i, k_j)/t) ). One direction only, as in SimCSE's code.
-    `hard_negatives` are further columns for every query; `dims` keeps the first coordinates (CompCSE's d0).
-    `own_weight` is added to the logit of hard_negatives[i] for queries[i]. Candidates where `left_out` is True have no
-    share in the sum; it may have fewer columns than there are candidates, and is False at keys[i] for queries[i].
+    `hard_negatives` are further candidates for every query; `dims` keeps the first coordinates (CompCSE's d0).
+    `own_weight` is added to the logit of hard_negatives[i] for queries[i]. Candidates where `left_out` is True do not
+    count in the sum. It may have fewer columns than there are candidates, and is False at keys[i] for queries[i].
 
     >>> views = torch.eye(3)  # each is at right angles to the two others: log(1 + 2/e)
     >>> info_nce(views, views, temperature=1.0)
@@ -47,15 +47,14 @@ def info_nce(
     if own_weight:
         if hard_negatives is None or len(hard_negatives) != len(queries):
             raise ValueError(f"own_weight {own_weight} needs a hard negative for each query")
-        logits = logits + own_weight * torch.eye(*logits.shape, dtype=logits.dtype, device=logits.device).roll(
-            len(keys), 1
-        )
+        own = torch.eye(*logits.shape, dtype=logits.dtype, device=logits.device).roll(len(keys), 1)
+        logits = logits + own_weight * own
     logits = without(logits, left_out)
     return F.cross_entropy(logits, torch.arange(len(queries), device=queries.device))
 
 
 def without(logits: Float[Tensor, "n m"], left_out: Bool[Tensor, "n _"] | None) -> Float[Tensor, "n m"]:
-    """Return logits whose exponential is 0 where `left_out` is True; columns that it does not have stay."""
+    """Return the logits with -inf where `left_out` is True; columns beyond its width stay unchanged."""
     if left_out is None:
         return logits
     return logits.masked_fill(F.pad(left_out, (0, logits.shape[1] - left_out.shape[1])), -torch.inf)
@@ -68,7 +67,7 @@ def nt_xent(
     *,
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the mean cross-entropy of each vector's other view among all others, in nats (SimCLR; ConSERT, Sec. 3.1).
+    """Return the mean cross-entropy of finding each vector's other view, in nats (SimCLR; ConSERT, Section 3.1).
 
     L = -1/2n sum_i log( exp(cos(r_i, r_p(i))/t) / sum_{k != i} exp(cos(r_i, r_k)/t) ) over the 2n vectors r of both
     views, r_p(i) the other view of r_i: 2n - 1 candidates each, in both directions. A single sentence has loss 0.
@@ -88,16 +87,16 @@ def without_diagonal(matrix: Shaped[Tensor, "n n"]) -> Shaped[Tensor, "n n-1"]:
 
 
 def column_mask(columns: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n {width}"]:
-    """Return True at each row's column: F.one_hot that never looks at the columns' values."""
+    """Return a mask that is True at each row's column: F.one_hot without reading any value."""
     return columns.unsqueeze(1) == torch.arange(width, device=columns.device)
 
 
 def log_one_minus_softmax(logits: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
-    """Return log(1 - p), p the softmax of each row, without the loss of digits where a p is next to 1.
+    """Return log(1 - p), where p is the softmax of each row, without losing digits where p is close to 1.
 
-    It is the logsumexp of all other entries minus that of all. Only a row's largest entry can have p > 1/2, so only
-    that is computed this way, and the others by log1p(-p). In a row of one entry, or whose others are all -inf, the
-    value of the largest is finite, hugely negative and without gradient, where log(0) would make gradients NaN.
+    It is the logsumexp of all other entries minus the logsumexp of all. Only a row's largest entry can have p > 1/2, so
+    only that entry is computed this way; the others use log1p(-p). If a row's other entries are all -inf, or there are
+    none, its largest has a finite, hugely negative value without gradient. log(0) would make gradients NaN.
     """
     largest = column_mask(logits.argmax(1), logits.shape[1])
     others = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(1, keepdim=True)
@@ -110,8 +109,8 @@ def pair_cosines(
 ) -> tuple[Float[np.ndarray, " n"], int]:
     """Return cosines of a[i] with b[i] in double precision, undefined ones as 0, and how many are undefined.
 
-    If `exact`, equal vectors have a cosine of 1 and none is outside [-1, 1]. Otherwise x.x / |x|^2 may round to a
-    number next to 1, as in SentEval, so that equal pairs do not tie.
+    If `exact`, equal vectors have a cosine of 1 and all cosines lie in [-1, 1]. Otherwise x.x / |x|^2 may round to a
+    number close to 1, as in SentEval, so that pairs of equal vectors do not tie.
     """
     x, y = a.double(), b.double()
     if exact:

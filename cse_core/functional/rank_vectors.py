@@ -1,4 +1,4 @@
-"""A sentence as its ranking of a corpus (RankEncoder, Seonwoo et al., ACL 2023), or as its cosines to it."""
+"""Represent a sentence by how it ranks a corpus (RankEncoder, Seonwoo et al., ACL 2023), or by its cosines to it."""
 
 import math
 import sys
@@ -16,7 +16,7 @@ from torch import Tensor
 from cse_core.functional.contrastive import cosine_matrix
 from cse_core.graph import is_readable
 
-THREADED_SIZE = 2**22  # numbers from which threads save time: after its own work torch's threads stay busy for a while
+THREADED_SIZE = 2**22  # smallest size for which threads save time, as torch's stay busy for a while after their work
 BLOCK = 512  # rankings in memory at once, on either side
 
 
@@ -30,10 +30,10 @@ def rank_vectors(
 ) -> Float[Tensor, "n N"]:
     """Return each row's ranks of the corpus by cosine, centred, of unit norm: u @ v is Spearman's rho (Eq. 2, 3).
 
-    `ties="order"` gives equal cosines different ranks, as sorting leaves them (training); "average" their mean rank
-    (inference; exactly Spearman's rho). A ranking without any order is the zero vector. `normalise=False` ranks by the
-    inner product with the corpus vectors as they are (released inference). `places` are the rows of `corpus` that the
-    N sentences have, if several share one: without it, k is N, and equal vectors need not tie, by rounding.
+    `ties="order"` gives equal cosines different ranks, in sorted order (training). "average" gives them their mean rank
+    (inference; exactly Spearman's rho); if all cosines are equal, the result is the zero vector. `normalise=False`
+    ranks by the inner product with unnormalised corpus vectors (released inference). `places` are the rows of `corpus`
+    that the N sentences use, so that several can share one. Without it, k is N, and rounding may part equal vectors.
     """
     if ties not in ("order", "average"):
         raise ValueError(f"ties must be order or average, got {ties!r}")
@@ -84,7 +84,7 @@ def profile_vectors(
     similarity: str = "rank",
     places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, "n N"]:
-    """Return `rank_vectors` for the similarity "rank", `centred_vectors` (without ties) for "centred"."""
+    """Return `rank_vectors` for the similarity "rank", `centred_vectors` (which ignores `ties`) for "centred"."""
     if similarity not in ("rank", "centred"):
         raise ValueError(f"similarity must be one of rank, centred, got {similarity!r}")
     if similarity == "centred":
@@ -95,7 +95,7 @@ def profile_vectors(
 def _assign_ranks(
     scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool = False
 ) -> Float[Tensor, "n N"]:
-    """Return each score's entry of the ascending `ranks`; equal scores get theirs in row order, or all their mean."""
+    """Return each score's entry of the ascending `ranks`; equal scores get entries in row order, or their mean."""
     if not is_readable(scores):
         return _assign_ranks_by_sorting(scores, ranks, average=average)
     rows, ascending = scores.detach().numpy(), ranks.numpy()
@@ -166,7 +166,7 @@ def rank_similarity(
         left = rank(a[i : i + block])
         for j in range(0, len(b), block):
             result[i : i + block, j : j + block] = left @ rank(b[j : j + block]).T  # unnamed, so freed before the next
-    return result.clamp_(-1, 1)  # rounding must not put a sentence with itself above an `upper` of 1
+    return result.clamp_(-1, 1)  # rounding must not lift a sentence's rho with itself above an `upper` of 1
 
 
 def _self_similarity(

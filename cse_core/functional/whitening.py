@@ -52,7 +52,7 @@ def _whitening_matrix(covariance: Float[Tensor, "d d"], kind: str, eps: float, d
 def whiten(x: Float[Tensor, "n d"], kind: str, eps: float = 1e-5, *, detach: bool = True) -> Float[Tensor, "n d"]:
     """Whiten rows by their own mean and biased covariance C = X^T X / n + eps I = U Lambda U^T (Eq. 2 to 5).
 
-    "pca": (x - mean) U Lambda^-1/2, the signs of U's columns as they come; "zca": (x - mean) U Lambda^-1/2 U^T;
+    "pca": (x - mean) U Lambda^-1/2, with arbitrary signs of U's columns; "zca": (x - mean) U Lambda^-1/2 U^T;
     "channel": each channel by its own deviation. `detach` as in group_whiten; PCA's matrix has no gradient either way.
     """
     if kind not in (*ALL_CHANNEL_KINDS, "channel"):
@@ -88,7 +88,7 @@ def group_whiten(
 def random_rotation(width: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Float[Tensor, "d d"]:
     """Draw an orthogonal matrix uniformly from all, reflections included (Haar; Mezzadri, 2007, Section 5).
 
-    Q of a Gaussian matrix's QR, its columns' signs those that make R's diagonal positive.
+    It is the Q of a Gaussian matrix's QR decomposition, with the column signs that make R's diagonal positive.
     """
     draw = randn(width, width, generator=generator, device=generator.device, dtype=dtype)
     q, r = torch.linalg.qr(draw)
@@ -104,8 +104,8 @@ def check_groups(groups: int, width: int) -> None:
 class RunningWhitening(nn.Module):
     """PCA or ZCA whitening over all channels by running statistics (Eq. 13), as a batch has fewer rows than channels.
 
-    mean <- b mean + (1 - b) batch mean and the covariance likewise, from 0 and I, at each call in training mode. The
-    batch's share in them has a gradient unless `detach`.
+    Each call in training mode sets mean <- b mean + (1 - b) batch mean, starting from 0; the covariance likewise, from
+    I. The batch's share of the mean has a gradient; that of the covariance only for ZCA without `detach`.
     """
 
     mean: Tensor
