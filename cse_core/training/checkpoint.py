@@ -1,4 +1,4 @@
-"""A checkpoint's manifest: written last, it states run, rule, step and files, and the run's history must agree.
+"""A checkpoint's manifest, written last: its run, selection rule, step and files. The run's history must agree with it.
 
 checkpoint.json    {"key": run key, "rule": selection rule, "step": optimiser steps,
                     "files": {name: {"bytes": size, "sha256": hex digest}}}
@@ -36,7 +36,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, *, key: str, rule: str, step: int) -> Manifest:
-    """Flush a checkpoint's files to disk and describe them; without this file a folder is no checkpoint."""
+    """Flush a checkpoint's files to disk and write its manifest, without which a folder is no checkpoint."""
     files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         sync(path)
@@ -48,7 +48,7 @@ def write_manifest(folder: Path, *, key: str, rule: str, step: int) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return a checkpoint's manifest; CheckpointError if there is none, or none that can be read."""
+    """Return a checkpoint's manifest; raise a CheckpointError if it is missing or can't be read."""
     path = folder / MANIFEST
     try:
         return parse_manifest(path.read_text(), str(path))
@@ -59,7 +59,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def parse_manifest(text: str, name: str) -> Manifest:
-    """Return the manifest in a text; CheckpointError, with the file's name, if it is none."""
+    """Return the manifest in a text; raise a CheckpointError, with the file's name, if the text is not one."""
     try:
         manifest = Manifest(**json.loads(text))
         for file in (WEIGHTS, *manifest.files):
@@ -72,7 +72,7 @@ def parse_manifest(text: str, name: str) -> Manifest:
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Refuse a checkpoint with a file missing or of another size; reads no file, so that planning is fast."""
+    """Refuse a checkpoint with a missing file or a file of another size; read no file, so that planning is fast."""
     for name, file in manifest.files.items():
         path = folder / name
         size = path.stat().st_size if path.is_file() else None
@@ -82,7 +82,7 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
 
 
 def check_content(folder: Path, manifest: Manifest) -> None:
-    """Refuse a checkpoint with a file whose content is not the manifest's; reads every byte."""
+    """Refuse a checkpoint with a file whose content differs from its manifest; read every byte."""
     check_sizes(folder, manifest)
     for name, file in manifest.files.items():
         digest = file_digest(folder / name)

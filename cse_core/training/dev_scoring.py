@@ -14,7 +14,7 @@ from cse_core.models.encoder import Encoder
 
 
 class DevScore(NamedTuple):
-    """Spearman over all pairs, alignment of those with gold above 4, uniformity over all slots; nan if undefined."""
+    """Spearman over all pairs, alignment of those with gold above 4, uniformity of all sentences; nan if undefined."""
 
     score: float
     alignment: float
@@ -22,14 +22,14 @@ class DevScore(NamedTuple):
 
 
 class DevSet:
-    """A dev set tokenised once; each distinct sentence is embedded once a call."""
+    """A dev set that is tokenised once; each call embeds each distinct sentence once."""
 
     def __init__(self, encoder: Encoder, evaluation: EvalDataset) -> None:
         table = evaluation.table
         first, second = table["sentence1"][:], table["sentence2"][:]
         slots = Counter(first + second)
         ids = [tuple(row) for row in encoder.tokenise(list(slots))]
-        self.exact = evaluation.task not in STS_DEV  # whose dev scores are in the record
+        self.exact = evaluation.task not in STS_DEV  # the recorded dev scores of these are not exact
         place = {key: i for i, key in enumerate(dict.fromkeys(ids if self.exact else slots))}
         index = {s: place[key] for s, key in zip(slots, ids if self.exact else slots, strict=True)}
         of_place = {index[s]: row for s, row in zip(slots, ids, strict=True)}
@@ -40,7 +40,7 @@ class DevSet:
         self.positives = geometry.positives(self.gold)
 
     def measure(self, encoder: Encoder) -> DevScore:
-        """Score by plain cosine: nan if all pairs have the same. With a zero vector the other two measures are nan."""
+        """Score by cosine; nan if all pairs have the same. With a zero vector the other two measures are nan."""
         vectors = encoder.embed(self.ids)
         x, y = vectors[self.first], vectors[self.second]
         score = correlations(pair_cosines(x, y, exact=self.exact)[0], self.gold, self.parts)["spearman.all"]

@@ -97,9 +97,9 @@ def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how runs are trained; no result depends on it.
+    """Where and how runs are trained; it does not enter their keys.
 
-    `compiled` makes one graph of the loss by torch.compile, on a GPU; a CPU's passes are written out already.
+    `compiled` turns the loss into one torch.compile graph, on a GPU; the CPU has a handwritten pass (packed_forward).
     A run's state is saved every `save_seconds`.
     """
 
@@ -145,11 +145,11 @@ class Loop:
         store, data, device = execution.store, execution.data, torch.device(execution.device)
         self.dev_sets = {rule: dev_sets(rule) for rule in sorted(set(rules))}
         self.run, self.rules, self.device, self.step = run, tuple(self.dev_sets), device, 0
-        for text in self._precision_warnings():  # before teachers are asked for vectors
+        for text in self._precision_warnings():  # before teachers' vectors are computed
             logger.warning("run %s: %s", run.key, text)
         self.encoder = _starting_encoder(run, store, device)
         check_length(run, positions_of(self.encoder.backbone))
-        # Before tokenising, as methods say here which encoders they can't train.
+        # Before tokenising, as `modules` refuses encoders that the method can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         self.compiled = compiled_loss(run, self.encoder) if execution.compiled else None
         corpus = content_of(sentences(run.corpus, data))
@@ -196,7 +196,7 @@ class Loop:
     def checkpoint_activations(self) -> None:
         """Store only each layer's input, and recompute its other activations in the backward pass.
 
-        So does a second encoder that a method trains.
+        This includes a second encoder that a method trains.
         """
         from transformers import PreTrainedModel  # lazy: slow import
 
@@ -229,20 +229,20 @@ class Loop:
         norm = nn.utils.clip_grad_norm_(self.trained, CLIP)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        if self.scaler.is_enabled():  # it takes no step if a gradient is not finite
+        if self.scaler.is_enabled():  # it skips a step whose gradient is not finite
             self._skipped += ~norm.isfinite()
         self.schedule.step()
         self.optimizer.zero_grad(set_to_none=True)
         terms = {"loss": loss.total} | {f"loss/{name}": term for name, term in loss.terms.items()}
-        # Copies, as the next replay of a CUDA graph writes where this one did.
+        # Copies, as the next replay of a CUDA graph overwrites its outputs.
         self._pending.append((step + 1, {name: term.detach().clone() for name, term in terms.items()}))
         self.step = step + 1
 
     def flush(self) -> None:
-        """Move the losses since the last flush into the history; DivergedError if a loss or weight is not finite."""
+        """Move new losses into the history; raise a DivergedError if a loss or a weight is not finite."""
         pending, self._pending = self._pending, []
         values = [value for _, terms in pending for value in terms.values()]
-        numbers = iter(torch.stack([v.double() for v in values]).tolist() if values else [])  # a GPU is waited for once
+        numbers = iter(torch.stack([v.double() for v in values]).tolist() if values else [])  # one wait for a GPU
         for step, terms in pending:
             for name in terms:
                 number = next(numbers)
@@ -254,7 +254,7 @@ class Loop:
         if self.scaler.is_enabled():
             self.history.skipped += int(self._skipped)
             self._skipped.zero_()
-        # Stacked, so that a GPU sends one number, however many tensors there are.
+        # Stacked, so that a single number is copied from a GPU.
         if pending and not torch.stack([weight.isfinite().all() for weight in self.trained]).all():
             raise DivergedError(
                 f"run {self.run.key}: weights are not finite after step {self.step} of {self.history.steps}; "
@@ -262,7 +262,7 @@ class Loop:
             )
 
     def select(self, folder: Path, step: int) -> bool:
-        """Score the dev sets; export the encoder for each rule that it is the best for; return whether for any."""
+        """Score the dev sets and export the encoder for each rule that it is best for; return whether there was one."""
         self.flush()
         measured = {task: dev.measure(self.encoder) for task, dev in self.dev.items()}
         scores = {task: dev.score for task, dev in measured.items()}
@@ -284,7 +284,7 @@ class Loop:
         return exported
 
     def snapshot(self, folder: Path, step: int) -> bool:
-        """Export the encoder for each rule whose step, fixed in advance, this is; return whether for any."""
+        """Export the encoder for each rule whose fixed step this is; return whether there was one."""
         due = [rule for rule, at in self.snapshots.items() if at == step]
         if due:
             self.flush()  # a diverged run raises here, before it exports anything
@@ -305,7 +305,7 @@ class Loop:
             torch.save(state, part)
 
     def resume(self, folder: Path) -> None:
-        """Load the folder's saved state, if one fits this run; else delete what an earlier attempt left."""
+        """Load the folder's saved state if it fits this run; otherwise delete what an earlier attempt left."""
         state = load_state(folder / STATE, self.run.key, self.rules, self.device)
         if not state:
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
@@ -318,7 +318,7 @@ class Loop:
         return {name: getattr(self, name) for name in STATE_PARTS}
 
     def finish(self, folder: Path) -> History:
-        """Export the last checkpoint, and one by dev score if no evaluation step was reached; put the run in place."""
+        """Export the last checkpoint and move the run into place; score the dev sets if no step has done so yet."""
         if self.dev and not any(dev_sets(rule) for rule in self.history.kept):
             self.select(folder, self.step)
         self.flush()

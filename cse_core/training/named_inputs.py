@@ -1,4 +1,4 @@
-"""Check that what a run or a scorer takes by name still has the content that its first use found (data/pins.py)."""
+"""Check that a corpus or encoder given by name still has the content that it had at its first use (data/pins.py)."""
 
 import logging
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 
 
 def check_named_inputs(value: Any, store: Path, data: Path | None, by: str) -> None:
-    """Refuse a corpus or an encoder in a value that is given by name and has another content than its pin in the store.
+    """Refuse a corpus or encoder in `value` that is given by name and whose content differs from its pin in the store.
 
-    What can't be found now can't be compared: there is a warning, as a finished run does not need it any more.
+    One that can't be found only causes a warning, as a finished run does not need it any more.
     """
     for source in dict.fromkeys(_named_inputs(value)):
         try:

@@ -7,7 +7,7 @@ from torch import nn
 
 from cse_core.run import Run
 
-STAIRS = (1.0, 0.8, 0.6, 0.4, 0.2)  # of the learning rate, a tenth of the steps each; the last one for the rest
+STAIRS = (1.0, 0.8, 0.6, 0.4, 0.2)  # shares of the learning rate, for a tenth of the steps each; the last for the rest
 
 
 def optimizer_of(run: Run, trained: Sequence[nn.Parameter]) -> torch.optim.Optimizer:

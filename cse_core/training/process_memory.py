@@ -4,9 +4,9 @@ import ctypes
 
 
 def return_freed_memory() -> None:
-    """Give the memory that was freed back to the system, where the C library can.
+    """Return freed memory to the operating system, if the C library can.
 
-    glibc keeps it, in pieces that later runs fit into badly: without this a worker grows to gigabytes over fifty runs.
+    glibc keeps it in pieces that later runs can hardly reuse. Without this, a worker grows to gigabytes in fifty runs.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

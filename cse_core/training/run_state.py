@@ -1,4 +1,4 @@
-"""A run's files other than its weights; when a run counts as finished, and from what it can be resumed.
+"""A run's files besides its weights, and the checks whether it is finished or can be resumed.
 
     KEY/state.pt, KEY/unfinished/<rule>/    an attempt under way: its state and the checkpoints that the state names
     KEY/unfinished/history.json             the attempt is complete; `adopt` moves it up, and continues if it was killed
@@ -27,13 +27,7 @@ from cse_core.training.checkpoint import MANIFEST, CheckpointError, Manifest, ch
 
 HISTORY, STATE, UNFINISHED = "history.json", "state.pt", "unfinished"
 STATE_FIELDS = ("key", "step", "history", "keep")
-STATE_PARTS = (  # of which a state holds the state_dict
-    "encoder",
-    "modules",
-    "optimizer",
-    "schedule",
-    "scaler",
-)
+STATE_PARTS = ("encoder", "modules", "optimizer", "schedule", "scaler")  # saved as their state_dict
 logger = logging.getLogger(__name__)
 
 
@@ -60,7 +54,7 @@ class History:
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> "History":
-        """Return a history from its plain form in JSON or a saved state; ValueError if it is none."""
+        """Return a history from its form in JSON or in a saved state; raise a ValueError if the content is not one."""
         try:
             content = dict(content)
             content["kept"] = {rule: Checkpoint(**fields) for rule, fields in content["kept"].items()}
@@ -111,10 +105,10 @@ def load_history(folder: Path) -> History | None:
 
 
 def finished_history(run: Run, store: Path, rules: Sequence[str], *, content: bool = False) -> History | None:
-    """Return the history of a run that is finished with the checkpoints of these rules, else None.
+    """Return the history of a run that is finished with the checkpoints of these rules, otherwise None.
 
-    Checkpoints are compared with the history by manifest and size; with `content` every byte is read, as when a
-    checkpoint is loaded (teacher_embeddings.checkpoint_folder), but not when hundreds of runs are planned.
+    Checkpoints are compared with the history by manifest and size. With `content` every byte is read, as when a
+    checkpoint is loaded (teacher_embeddings.checkpoint_folder). That is too slow for planning hundreds of runs.
     """
     folder = store / run.key
     history = load_history(folder)
@@ -125,14 +119,14 @@ def finished_history(run: Run, store: Path, rules: Sequence[str], *, content: bo
         for rule in rules:
             check(folder / rule, check_manifest(read_manifest(folder / rule), run.key, rule, history))
     except CheckpointError as error:
-        if any((folder / rule).is_dir() for rule in rules):  # else the weights were deleted, which is fine
+        if any((folder / rule).is_dir() for rule in rules):  # otherwise the weights were deleted, which is fine
             logger.warning("%s: the run is trained again", error)
         return None
     return history
 
 
 def check_finished(folder: Path) -> None:
-    """Refuse a run's folder with a checkpoint that is not, in every byte, the one that its history names."""
+    """Refuse a run's folder with a checkpoint that differs, in any byte, from the one that its history names."""
     history = load_history(folder) or History(steps=0)  # an encoder that was not trained here has none
     unlisted = [path.parent.name for path in folder.glob(f"*/{MANIFEST}") if path.parent.name not in history.kept]
     if unlisted:
@@ -160,7 +154,7 @@ def _pinned_contents(run: Run, content: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_manifest(manifest: Manifest, key: str, rule: str, history: History) -> Manifest:
-    """Return a checkpoint's manifest; CheckpointError unless it is the one that the run's history names."""
+    """Return a checkpoint's manifest; raise a CheckpointError unless the run's history names this checkpoint."""
     saved = history.kept.get(rule)
     if (
         not saved
@@ -176,10 +170,10 @@ def check_manifest(manifest: Manifest, key: str, rule: str, history: History) ->
 
 
 def adopt(folder: Path) -> None:
-    """Replace what a run's folder holds by its complete attempt; if killed at any moment, the next call continues.
+    """Replace what is in a run's folder with its complete attempt; if killed at any moment, the next call resumes.
 
-    Until the last checkpoint is moved, the old history (or none) fits no new checkpoint with other weights, so the run
-    counts as unfinished; the new history is moved last.
+    The new history is moved last. Until then the old history, if any, fits no new checkpoint with other weights, so the
+    run counts as unfinished.
     """
     attempt = folder / UNFINISHED
     if not load_history(attempt):
@@ -197,9 +191,9 @@ def adopt(folder: Path) -> None:
 def load_state(
     path: Path, key: str, rules: Collection[str], device: str | torch.device = "cpu", *, mapped: bool = False
 ) -> dict[str, Any] | None:
-    """Return the saved state of this run for these rules if it can be read and fits the checkpoints beside it.
+    """Return the saved state of this run for these rules, or None if it is damaged or does not fit its checkpoints.
 
-    `mapped` leaves tensors in the file until they are used, to read only the step.
+    `mapped` leaves tensors in the file until they are used, for callers that read only the step.
     """
     state = _read_state(path, key, device, mapped=mapped) if path.is_file() else None
     if not state or state["key"] != key or state["keep"] != sorted(set(rules)):
@@ -212,15 +206,15 @@ def load_state(
             checkpoint = path.parent / UNFINISHED / rule
             check_sizes(checkpoint, check_manifest(read_manifest(checkpoint), key, rule, history))
     except ValueError as error:
-        # Also after a kill between an export and its state. Where arithmetic is reproducible, training on would export
-        # the same again; elsewhere the folder could keep weights that the history does not name.
+        # This also happens after a kill between an export and the save of its state. If arithmetic is reproducible,
+        # resuming would export the same again; otherwise the folder could keep weights that the history does not name.
         logger.warning("%s does not fit its folder (%s): run %s starts again", path, error, key)
         return None
     return state
 
 
 def resumable_step(folder: Path, rules: Collection[str]) -> float:
-    """Return the step from which a run can resume in a folder: infinity if finished, -1 if there is no state to use."""
+    """Return the step from which a run can resume in a folder: infinity if finished, -1 if it has no usable state."""
     if load_history(folder):
         return math.inf
     state = load_state(folder / STATE, folder.name, rules, mapped=True)

@@ -1,4 +1,4 @@
-"""The selection rules, which say what checkpoints of a run are saved, and the export of one, whole or not at all."""
+"""Selection rules, which say which checkpoints of a run are saved, and the export of a checkpoint."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,12 @@ def dev_sets(rule: str) -> tuple[str, ...]:
 
 
 def changed_dev_files(rules: Sequence[str], recorded: Mapping[str, str], data: Path | None) -> list[str]:
-    """Return the files of the rules' dev sets whose hash is not the recorded one; a missing file is none of them."""
+    """Return the files of the rules' dev sets whose hash differs from the recorded one; missing files are skipped."""
     now: dict[str, str] = {}
     for name in {name for rule in rules for name in dev_sets(rule) if not own_pairs.is_own(name)}:
         try:
             now |= pairs(name, data).files
-        except (FileNotFoundError, ValueError):  # of a finished run, which does not need it
+        except (FileNotFoundError, ValueError):  # a finished run does not need its dev set
             continue
     return sorted(name for name, content in now.items() if recorded.get(name, content) != content)
 
@@ -52,7 +52,7 @@ def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:
 
 
 def export(encoder: Encoder, folder: Path, *, key: str, step: int) -> Manifest:
-    """Save the encoder of a step in place of what the folder held; the folder is named after its rule."""
+    """Save a step's encoder to a folder named after its rule; what was in the folder is replaced at the end."""
     part = folder.with_name(f".{folder.name}.part")
     with full_disk_named(folder):
         encoder.save_pretrained(part)

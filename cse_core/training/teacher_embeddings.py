@@ -1,4 +1,4 @@
-"""Embeddings of examples and corpus by finished encoders: computed once per checkpoint, shared by all runs."""
+"""Embeddings of training examples and corpora by finished encoders, computed once per checkpoint for all runs."""
 
 import hashlib
 from collections.abc import Callable
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 MOST_BYTES = 16 << 30  # of one teacher's vectors, on disk
-MIXED = "A Mixed Text, Ünïcödé"  # which tokenizers of the same words may read otherwise
+MIXED = "A Mixed Text, Ünïcödé"  # tokenizers with the same vocabulary may split it differently
 
 
 def checkpoint_folder(store: Path, encoder: EncoderRef, select: str) -> Path:
-    """Return the folder of a pre-trained encoder, or of a run's checkpoint that fits its history in every byte."""
+    """Return the folder of a pre-trained encoder, or of a run's checkpoint after checking every byte of it."""
     if isinstance(encoder, Pretrained):
         return resolve_pinned(encoder, store)
     folder = store / encoder.identity / select
@@ -106,7 +106,7 @@ class TargetEncoder:
     ) -> Float[Tensor, "examples d"]:
         """Return embeddings of a column (by default the first): eval mode, fp32, the encoder's own pooling, no head.
 
-        A scorer reads the sentences, and its vectors are returned.
+        With a scorer, return its vectors of the sentences instead.
         """
         column = column or self.table.column_names[0]
 
@@ -130,7 +130,7 @@ class TargetEncoder:
         return self._load_or_compute(f"{content} {content_of(self.table)} {column} {corpus}{by}", compute)
 
     def _check_width(self, scorer: VectorScorer) -> None:
-        """Refuse rank vectors, which are as wide as their corpus, of too many examples."""
+        """Refuse rank vectors of too many examples: each is as wide as its corpus."""
         taken = 4 * len(self.table) * getattr(scorer, "size", 0)
         if taken > MOST_BYTES:
             raise ValueError(
@@ -139,7 +139,7 @@ class TargetEncoder:
             )
 
     def _counter(self, of: int) -> Callable[[int], object] | None:
-        """Return a function of batch sizes that reports how many of the vectors are made."""
+        """Return a callback that takes batch sizes and reports how many vectors are finished."""
         if not (report := self.report):
             return None
         done = 0
@@ -154,7 +154,7 @@ class TargetEncoder:
     def _load(self, encoder: EncoderRef, select: str) -> Encoder | ForeignEncoder | WordVectors:
         finished = load_finished(self.store, encoder, select, self.device)
         if isinstance(finished, Encoder):
-            finished.normalises = False  # cosines are taken of its vectors, and recorded runs were taught by these bits
+            finished.normalises = False  # only cosines of its vectors are used, and recorded runs had these bits
         return finished
 
     def _shares_vocabulary(self, encoder: Encoder) -> bool:
@@ -163,7 +163,7 @@ class TargetEncoder:
         return same and teacher(MIXED)["input_ids"] == student(MIXED)["input_ids"]  # one may lower-case
 
     def _sentences(self, column: str, name: str) -> list[str]:
-        """Return the sentence of each training example, where the examples are the corpus's sentences one by one."""
+        """Return each example's sentence; refuse a table whose examples aren't the corpus's sentences one by one."""
         texts = sentences(self.corpus, self.data)
         if self.table.column_names != ["text"] or len(texts) != len(self.table):
             raise ValueError(
@@ -176,7 +176,7 @@ class TargetEncoder:
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Return embeddings of sentences drawn from the run's corpus (see `sample`), cut only at the encoder's limit.
 
-        Most are training examples too: only sentences whose full ids are no example's are embedded here.
+        Most are training examples too, so only sentences whose full ids match no example are embedded here.
         """
         examples = self.table.column_names[0]
 
@@ -192,17 +192,17 @@ class TargetEncoder:
             index = {key: i for i, key in enumerate([*embedded, *new])}
             return torch.cat([shared, base.embed(new, progress=self._counter(len(new)))])[[index[key] for key in ids]]
 
-        # The table is part of the name: with other sentences in its batch a vector is rounded differently.
+        # The table is part of the name, as a vector is rounded differently with other sentences in its batch.
         what = f"{content_of(sentences(self.corpus, self.data))} {content_of(self.table)} {examples}"
         content = content_of_finished(self.store, encoder, select)
         return self._load_or_compute(f"{content} {what} sample {size} {seed}", compute)
 
     def _load_or_compute(self, what: str, compute: Callable[[], Float[Tensor, "n d"]]) -> Float[Tensor, "n d"]:
-        threads = f" {torch.get_num_threads()}" if self.device.type == "cpu" else ""  # which move the rounding
+        threads = f" {torch.get_num_threads()}" if self.device.type == "cpu" else ""  # their number changes rounding
         what = f"{what} {TRAIN_VERSION} {self.device.type}{threads}"
         path = cache_folder() / "vectors" / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):  # of several runs that need the same teacher at once, one computes it
+        with FileLock(path.with_suffix(".lock")):  # if several runs need the same teacher at once, one computes it
             if not is_whole(path, what):
                 warn_of_damage(path)
                 with atomic_path(path) as part:

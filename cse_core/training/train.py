@@ -1,8 +1,8 @@
 """The one training loop: steps, dev scores, checkpoints, exact resume.
 
-A run owns the folder store/<key>: `state.pt` and `unfinished/` while it trains; when it is finished, a checkpoint per
-selection rule and `history.json`, put in place together (run_state.adopt). Random numbers depend only on
-(seed, step), so a run that is killed and started again ends with the same bits as one that was not.
+A run has its own folder, store/<key>. While it trains, that holds `state.pt` and `unfinished/`. When it is finished, it
+holds `history.json` and a checkpoint per selection rule, put in place together (run_state.adopt). Random numbers depend
+only on (seed, step), so a run that is killed and resumed ends with the same bits as an uninterrupted one.
 """
 
 import logging
@@ -38,11 +38,11 @@ def train(
 ) -> History:
     """Train or resume a run, unless it is finished; return its history, with a checkpoint for each selection rule.
 
-    A path in place of an execution is its store; the rest is as by default.
+    A path as `execution` is its store; the other fields have their defaults.
     A selection rule says which checkpoint is kept: `last`, or the best on a dev task of that name (`stsb_dev`).
     `progress` is called while training examples and teachers' vectors are made, which can take longer than training.
-    A run whose step does not fit into memory resumes from its last state with activation checkpointing. That is
-    bit-identical, unlike smaller batches: a contrastive loss needs the whole batch at once.
+    A run whose step does not fit into memory resumes from its last state with activation checkpointing. That gives the
+    same bits. Smaller batches would not, since a contrastive loss needs the whole batch at once.
     """
     execution = execution if isinstance(execution, Execution) else Execution(execution)
     store, data, folder = execution.store, execution.data, execution.store / run.key
@@ -58,14 +58,14 @@ def train(
             "run %s: %s changed since its checkpoints were chosen by it: trained again", run.key, ", ".join(changed)
         )
     folder.mkdir(parents=True, exist_ok=True)
-    # A run that is finished under fewer rules, or whose checkpoints don't fit, is trained again, for those rules too.
+    # A run that was finished for fewer rules, or whose checkpoints don't fit, is trained again, for its old rules too.
     if earlier := load_history(folder):
         rules = [*rules, *earlier.kept]
     try:
         return _train(Loop(run, execution, rules, progress), folder, execution.save_seconds, on_step)
     except torch.OutOfMemoryError as error:
         logger.warning("run %s: %s; it resumes with activation checkpointing", run.key, error)
-    # Outside the handler, where the error would keep the first attempt's tensors alive.
+    # Outside the handler: inside, the error would keep the first attempt's tensors alive.
     try:
         return _train(Loop(run, execution, rules, progress), folder, execution.save_seconds, on_step, recompute=True)
     except torch.OutOfMemoryError as error:
