@@ -24,27 +24,26 @@ FORMAT = 4  # of the vectors on disk: bump with any change of the file, or of ho
 SPECIAL_TOKENS = 4  # at most, around a sentence
 Progress = Callable[[str, int, int], object]  # activity, number done, number in all
 
-
 logger = logging.getLogger(__name__)
 
 
 @runtime_checkable
 class SentenceEncoder(Protocol):
-    """What embeds sentences: an Encoder, WordVectors, or either in a CachedEncoder."""
+    """Anything that embeds sentences: an Encoder, a ForeignEncoder, WordVectors, or one of them in a CachedEncoder."""
 
     name: str
 
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """Return a vector a sentence, on the CPU."""
+        """Return a vector per sentence, on the CPU."""
         ...
 
 
 def cut_warning(name: str, encoder: SentenceEncoder, sentences: Iterable[str]) -> tuple[str, ...]:
-    """Return a warning of how many of a set's distinct sentences an encoder cuts at its own limit, if it does."""
+    """Return a warning that states how many distinct sentences of a set the encoder cuts at its limit, if any."""
     if not isinstance(encoder, Encoder | ForeignEncoder):
         return ()
     distinct, around = set(sentences), len(getattr(encoder, "template", "")) + SPECIAL_TOKENS
-    # Only texts that may be longer: a token has at least a character of ASCII, or a twelfth of another's bytes.
+    # Tokenise only texts that may be longer: ASCII has at most one token per character, other text 12 per byte.
     most = ((text, len(text) if text.isascii() else 12 * len(text.encode())) for text in distinct)
     long = [text for text, tokens in most if tokens + around > encoder.max_length]
     cut = sum(not isinstance(ids, str) and len(ids) > encoder.max_length for ids in encoder.tokenise(long, UNLIMITED))
@@ -55,8 +54,8 @@ def cut_warning(name: str, encoder: SentenceEncoder, sentences: Iterable[str]) -
 class CachedEncoder:
     """An encoder that embeds new sentences and looks up those that it has embedded before.
 
-    `content` is the hash of the encoder's weights; with it, vectors are also cached on disk, by checkpoint, pooling and
-    text, for later processes.
+    `content` is the hash of the encoder's weights. If it is given, vectors are also cached on disk for later processes,
+    by checkpoint, pooling and text.
     """
 
     by_ids: ClassVar[bool] = False
@@ -85,9 +84,9 @@ class CachedEncoder:
         return self._views[key]
 
     def fill(self, sentences: Iterable[str], progress: Progress | None = None) -> None:
-        """Embed the new sentences, all in one call: sorted by length, little of it is padding.
+        """Embed all new sentences in one call, since sorting them by length saves padding.
 
-        A vector that is not finite is no error until it is asked for, so that others can be used.
+        A vector that is not finite raises no error until it is requested, so that the others can be used.
         """
         self._load_from_disk()
         new = [s for s in dict.fromkeys(sentences) if _sentence_hash(s) not in self._rows]
@@ -104,11 +103,11 @@ class CachedEncoder:
             self._save_to_disk(hashes, vectors)
 
     def not_finite(self, sentences: Iterable[str]) -> str | None:
-        """Return the first of these embedded sentences whose vector has a number that is not finite, if one has."""
+        """Return the first of these embedded sentences whose vector is not finite, if there is one."""
         return next((s for s in sentences if _sentence_hash(s) in self._not_finite), None) if self._not_finite else None
 
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
-        """Return a vector a sentence, embedding those that are new; refuse one that is not finite."""
+        """Return a vector per sentence, embedding new sentences first; refuse a vector that is not finite."""
         self.fill(sentences)
         if (bad := self.not_finite(sentences)) is not None:
             raise ValueError(f"{self.name}: the vector of {bad!r} is not finite")
@@ -140,7 +139,7 @@ class CachedEncoder:
         return f"{FORMAT} {transformers.__version__} {self.content}"
 
     def _load_from_disk(self) -> None:
-        """Load what earlier processes saved; only once, before anything is embedded. Damaged files are deleted."""
+        """Load what earlier processes saved, once, before anything is embedded; delete damaged files."""
         if not self.content or len(self._vectors):
             return
         for path in sorted(self._folder().glob("*.npz")):
@@ -184,8 +183,8 @@ class CachedEncoder:
 class EncoderByIds(CachedEncoder):
     """A cached encoder that embeds once for each distinct list of token ids, so that equal ids have equal vectors.
 
-    Texts that differ, such as in case, can have the same ids. Embedded apart, in batches of other shapes, they would
-    have vectors that differ in the last digits. All get the vector of the first of them.
+    Texts that differ, such as in case, can have the same ids. Embedded separately, in batches of other shapes, they
+    would have vectors that differ in the last digits. Here all of them get the vector of the first.
     """
 
     by_ids: ClassVar[bool] = True
@@ -197,7 +196,7 @@ class EncoderByIds(CachedEncoder):
         self._representative: dict[str, str] = {}
 
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> CachedEncoder:
-        """See CachedEncoder; by the ids that the other template and length give."""
+        """See CachedEncoder; the ids are those of the new template and length."""
         key = (pooling, template, longest)
         if key not in self._views:
             self._views[key] = EncoderByIds(self.cached.with_pooling(*key))
@@ -216,7 +215,7 @@ class EncoderByIds(CachedEncoder):
         return self.cached.not_finite(self.representatives(list(sentences)))
 
     def representatives(self, sentences: Sequence[str]) -> list[str]:
-        """Return for each sentence the first one that had its ids; itself for an encoder whose ids are unknown."""
+        """Return for each sentence the first one with the same ids; the sentence itself if the encoder has no ids."""
         new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._representative]
         tokenise = getattr(self.encoder, "tokenise", None)
         for start in range(0, len(new), TOKENISE_CHUNK):

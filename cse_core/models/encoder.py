@@ -26,7 +26,7 @@ from cse_core.text.prompts import check_template, closed_prompt_ids
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-TOKENISE_CHUNK = 8192  # sentences tokenised at once: a tokenizer's output takes kilobytes a sentence
+TOKENISE_CHUNK = 8192  # sentences tokenised at once: a tokenizer's output takes kilobytes per sentence
 OF_ONE_TOKEN = ("cls", "mask", "pooler_output")  # poolings that read one state of the last layer
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -34,7 +34,7 @@ AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 class Encoder(nn.Module):
     """Backbone, tokenizer and pooling. Calling it is a training pass; `encode` is evaluation.
 
-    With `normalises` vectors of `encode` have length 1, as those of a folder with sentence-transformers' Normalize.
+    With `normalises`, `encode` returns vectors of length 1, like sentence-transformers' Normalize module.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Encoder(nn.Module):
     ) -> "Encoder":
         """Load a backbone, or a folder that `save_pretrained` wrote, with its pooling and template unless overridden.
 
-        Every weight comes from the folder's file (see `load`). If the folder has no weights of an n-gram pooling, the
-        generator draws them; without a generator that is an error.
+        Every weight comes from the folder's file (see `load`). If the weights of an n-gram pooling are missing, they
+        are drawn from the generator; without a generator that is an error.
         """
         if template and pooling is None:
             raise ValueError(f"a template requires pooling 'mask', got no pooling for {template!r}")
@@ -86,8 +86,8 @@ class Encoder(nn.Module):
         about = describe_trainable(folder)
         if pooling is None:
             pooling, template = read_pooling(folder)
-        parts = {"limit": about.limit, "lower_cases": about.lower_cases, "pooler": pooling == "pooler_output"}
-        model, tokenizer = load(folder / about.transformer, dropout, **parts)
+        pooler, path = pooling == "pooler_output", folder / about.transformer
+        model, tokenizer = load(path, dropout, pooler=pooler, limit=about.limit, lower_cases=about.lower_cases)
         width = model.config.hidden_size
         ngrams = read_ngrams(folder, pooling, width, generator) if pooling in NGRAM_POOLINGS else None
         described: dict[str, Any] = {"ngrams": ngrams, "normalises": about.normalises and pooling == about.pooling}
@@ -122,7 +122,7 @@ class Encoder(nn.Module):
         return self._pooled_pass(stack(tokens, self.pad_id)).split([len(part.ids) for part in tokens])
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
-        """Return every real token's last state of a training pass, in fp32."""
+        """Return every real token's last hidden state from a training pass, in fp32."""
         return self._states(tokens)[-1]
 
     def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
@@ -135,7 +135,7 @@ class Encoder(nn.Module):
             self.backbone.train(was_training)
 
     def clone(self) -> "Encoder":
-        """Return an encoder of the same settings with weights of its own, equal to these."""
+        """Return an encoder with the same settings and its own copy of the weights."""
         names = ("pooling", "template", "name", "longest", "normalises")
         settings: dict[str, Any] = {name: getattr(self, name) for name in names}
         settings["ngrams"] = copy.deepcopy(self.ngrams)
@@ -165,7 +165,7 @@ class Encoder(nn.Module):
 
     @property
     def runs_packed(self) -> bool:
-        """Whether passes leave padding out, as a CPU's do for the families of `packed_forward`."""
+        """Whether passes skip padding, as they do on a CPU for the model families of `packed_forward`."""
         return self._can_pack and self.device.type == "cpu"
 
     def _autocast(self) -> torch.autocast:
@@ -195,7 +195,7 @@ class Encoder(nn.Module):
         return [state.float() for state in (*below, output.last_hidden_state)]
 
     def _positions(self, tokens: Tokens) -> Int[Tensor, "n t"]:
-        """Return positions as the model's own forward counts them: RoBERTa leaves out padding inside a text."""
+        """Return positions as the model's own forward counts them: RoBERTa skips padding tokens inside a text."""
         first = first_position(self.backbone)
         if not first or tokens.positions is not None:
             return tokens.position_ids + first
@@ -203,7 +203,7 @@ class Encoder(nn.Module):
         return real.cumsum(1) * real + first - 1
 
     def _scaling(self, tokens: Tokens) -> Scaling | None:
-        """Return what scales the lowest states of a pass, if anything does."""
+        """Return the scaling of a pass's lowest states, if there is any."""
         scaling = Scaling.of(tokens)
         if scaling is not None:
             scaling.check(self.backbone.config.num_hidden_layers)
@@ -222,7 +222,7 @@ class Encoder(nn.Module):
     def _packed_states(
         self, tokens: Tokens, column: Int[Tensor, " n"] | None = None
     ) -> tuple[list[Float[Tensor, "_ d"]], packed_forward.Layout]:
-        """Return the states of real tokens and their layout; with `column`, the last layer's of one token a row."""
+        """Return the states of real tokens and their layout; with `column`, the last layer has one token per row."""
         layout = packed_forward.Layout.of(tokens.mask, self.backbone.config.num_attention_heads)
         positions = self._positions(tokens).flatten()[layout.places]
         lengths = tokens.mask.sum(1)
@@ -233,7 +233,7 @@ class Encoder(nn.Module):
         return states, layout
 
     def tokenise(self, sentences: Sequence[str], limit: int | None = None) -> list[list[int]]:
-        """Return ids with special tokens, cut only at the encoder's own limit or at another one."""
+        """Return ids with special tokens, cut to `limit` tokens, by default to the encoder's own limit."""
         limit = limit or self.max_length
         if self.template:
             parts = (closed_prompt_ids(part, self.template, self.tokenizer, limit) for part in by_size(sentences))
@@ -261,7 +261,7 @@ class Encoder(nn.Module):
         *,
         progress: Callable[[int], object] | None = None,
     ) -> Float[Tensor, "n d"]:
-        """Return vectors of token ids, batched by length so that little is padding; `progress` gets batch sizes."""
+        """Return vectors of token ids, batched by length to save padding; `progress` gets batch sizes."""
         was_training = self.training
         self.eval()
         vectors = torch.empty(len(ids), self.width)
@@ -281,8 +281,8 @@ class Encoder(nn.Module):
     def save_pretrained(self, path: str | Path) -> None:
         """Write a folder that `from_pretrained` reads.
 
-        With the poolings "cls" and "mean" AutoModel and sentence-transformers open it too, and score the same; so does
-        sentence-transformers with an n-gram pooling, but that it lets padding into the windows at a sentence's end.
+        With the poolings "cls" and "mean", AutoModel and sentence-transformers open it too, and score the same. So does
+        sentence-transformers with an n-gram pooling, except that padding enters the windows at a sentence's end.
         """
         folder = Path(path)
         shutil.rmtree(folder, ignore_errors=True)

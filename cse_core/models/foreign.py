@@ -1,4 +1,4 @@
-"""Encoders of others: folders that only sentence-transformers itself can apply, and any object with its `encode`."""
+"""Encoders of other libraries: folders that only sentence-transformers can open, and any object with its `encode`."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from cse_core.models.sentence_transformers_format import MODEL_TYPES, Descriptio
 
 @runtime_checkable
 class HasEncode(Protocol):
-    """A model whose `encode` returns a vector a sentence, as an array or a tensor: sentence-transformers' models."""
+    """A model whose `encode` returns a vector per sentence, as an array or a tensor: sentence-transformers' models."""
 
     def encode(self, sentences: Any, /) -> Any:
         """Return the vectors of a list of sentences."""
@@ -33,13 +33,13 @@ class ForeignEncoder:
 
     @property
     def max_length(self) -> int:
-        """The number of tokens where a sentence-transformers model cuts a text."""
+        """The number of tokens to which a sentence-transformers model cuts a text."""
         return getattr(self.model, "max_seq_length", None) or UNLIMITED
 
     def tokenise(self, sentences: Sequence[str], limit: int | None = None) -> Sequence[str] | Sequence[list[int]]:
-        """Return ids by the tokenizer of a sentence-transformers model, by which texts are equal; else the texts.
+        """Return the ids that a sentence-transformers model's tokenizer gives; without such a tokenizer, the texts.
 
-        Texts are cut to `limit` tokens, by default to `max_length`.
+        Texts count as equal if these are. They are cut to `limit` tokens, by default to `max_length`.
         """
         from transformers import PreTrainedTokenizerBase  # lazy: slow import
 
@@ -54,7 +54,7 @@ class ForeignEncoder:
     def encode(
         self, sentences: Sequence[str], *, progress: Callable[[int], object] | None = None
     ) -> Float[Tensor, "n d"]:
-        """Return the model's vectors; CachedEncoder checks that there is one a sentence."""
+        """Return the model's vectors; CachedEncoder checks that there is one per sentence."""
         vectors = self.model.encode(list(sentences))
         tensor = vectors.detach() if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors))
         if not tensor.is_floating_point():
@@ -68,10 +68,10 @@ class ForeignEncoder:
 
 
 def open_encoder(name_or_path: str | Path, device: str | torch.device = "cpu") -> Encoder | ForeignEncoder:
-    """Return the encoder of a folder or name, to be scored: as an Encoder if that gives what the folder asks for.
+    """Open an encoder for scoring, by folder or name: as an Encoder if that gives the vectors the folder asks for.
 
-    Else sentence-transformers opens it and its own `encode` is called: other modules than a Transformer, Pooling and
-    Normalize, other poolings, a default prompt, and families that are not in `MODEL_TYPES`.
+    Otherwise sentence-transformers opens it, and its `encode` is called. That is the case for modules besides
+    Transformer, Pooling and Normalize, other poolings, a default prompt, and families that are not in `MODEL_TYPES`.
     """
     folder = resolve(str(name_or_path))
     about = describe(folder)
@@ -96,7 +96,7 @@ def _open_by_sentence_transformers(folder: Path, about: Description, device: str
             model_kwargs={"dtype": torch.float32},
         ).eval()
     holders = [each for each in model.modules() if isinstance(getattr(each, "model", None), PreTrainedModel)]
-    holders = [each for each in holders if not isinstance(each, PreTrainedModel)]  # those have parts of that name
+    holders = [each for each in holders if not isinstance(each, PreTrainedModel)]  # some have a part named `model`
     if len(holders) != len(places):
         raise ValueError(f"{folder}: has {len(places)} models of transformers, but its modules hold {len(holders)}")
     for path, holder in zip(places, holders, strict=True):
@@ -123,7 +123,7 @@ def _check_transformer(path: Path, backbone: Any, tokenizer: Any) -> None:
     _, info = type(backbone).from_pretrained(  # on the device "meta" nothing but names and shapes is read
         path, config=backbone.config, device_map="meta", output_loading_info=True, local_files_only=True
     )
-    # Modules read states of tokens: a pooling layer that is not in the file is random, and unused.
+    # Modules read token states, so a pooling layer that is missing in the file is random but unused.
     info["missing_keys"] = [name for name in info["missing_keys"] if not name.startswith("pooler.")]
     check_weights(path, info, backbone)
     check_tokenizer(path, tokenizer, backbone)

@@ -1,7 +1,7 @@
 """Read a model and its tokenizer from a folder, and refuse what does not fit together.
 
-By default, transformers fills tensors that a file does not have with random numbers, drops layers that the config does
-not have, and makes a tokenizer of five tokens where there are no tokenizer files: each without an error.
+By default, transformers does three things without an error: it fills missing tensors with random numbers, drops layers
+that the config does not have, and makes a tokenizer of five tokens if there are no tokenizer files.
 """
 
 import inspect
@@ -27,9 +27,9 @@ PRETRAINING = {  # heads that released files hold besides the encoder, by the fi
     *("cls", "lm_head", "discriminator", "generator", "vocab_transform", "vocab_layer_norm", "vocab_projector"),
     *("discriminator_predictions", "generator_predictions", "generator_lm_head", "decoder"),
 }
-HEADS = {"pooler", "mlp", "classifier", "qa_outputs"}  # others, trained for a task: named in a line
-OTHER_DROPOUT = ("classif", "qa_", "summary", "pooler", "layerdrop")  # in a configuration: not of the encoder's states
-UNLIMITED = 2**20  # tokens of a text, where a model has no table of positions
+HEADS = {"pooler", "mlp", "classifier", "qa_outputs"}  # heads trained for a task: a warning names them
+OTHER_DROPOUT = ("classif", "qa_", "summary", "pooler", "layerdrop")  # rates in a config that aren't the encoder's
+UNLIMITED = 2**20  # limit of tokens for a model without a table of positions
 SHARDED = tuple(f"{name}.index.json" for name in WEIGHTS)
 DATA_PARALLEL = {r"^module\.": ""}  # DataParallel's model is its `module`
 LEAST_FILLED = 0.9  # share of embedding rows that have a token; padding of the matrix adds a few per cent
@@ -43,10 +43,10 @@ def load(
     limit: int | None = None,
     lower_cases: bool = False,
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """Return the model in evaluation mode, in fp32 and without a pooling layer unless asked, and its tokenizer.
+    """Return the model, in evaluation mode, in fp32 and by default without a pooling layer, and its tokenizer.
 
-    `dropout` replaces the config's rates; `limit` and `lower_cases` change the tokenizer, as sentence-transformers
-    does where its files say so.
+    `dropout` replaces the config's rates. `limit` and `lower_cases` change the tokenizer, as sentence-transformers
+    does if its files say so.
     """
     config = read_config(folder)
     if dropout is not None:
@@ -62,7 +62,7 @@ def load(
 
 
 def read_config(folder: Path) -> "PreTrainedConfig":
-    """Return a folder's configuration; refuse damaged files, and positions that transformers no longer has."""
+    """Return a folder's configuration; refuse damaged files, and position embeddings that transformers has dropped."""
     import transformers  # lazy: slow import
 
     transformers.logging.set_verbosity_error()  # each load reports the unused MLM head of a backbone as a problem
@@ -82,7 +82,7 @@ def read_config(folder: Path) -> "PreTrainedConfig":
 
 
 def set_dropout(config: "PreTrainedConfig", rate: float, folder: Path) -> None:
-    """Set every rate of dropout that a configuration has for its states and attention, by the family's own names."""
+    """Set every dropout rate of states and attention in a configuration, whatever the family calls it."""
     names = [
         name
         for name, value in config.to_dict().items()
@@ -98,7 +98,7 @@ def set_dropout(config: "PreTrainedConfig", rate: float, folder: Path) -> None:
 
 
 def with_pooling_layer(model: Any, folder: Path) -> Any:
-    """Return a model with the pooling layer of its folder, if all other weights are still those there."""
+    """Return a model with its folder's pooling layer; refuse a model whose other weights differ from the folder's."""
     whole = _load_model(folder, read_config(folder), pooler=True).eval()
     state = whole.state_dict()
     if not all(torch.equal(state[name], value.cpu()) for name, value in model.state_dict().items()):
@@ -121,13 +121,13 @@ def first_position(model: Any) -> int:
 
 
 def positions_of(model: Any) -> int:
-    """Return the most tokens of a text that a model has positions for."""
+    """Return the largest number of tokens that a model has positions for."""
     table = getattr(model.config, "max_position_embeddings", None)
     return table - first_position(model) if table and table > 0 else UNLIMITED
 
 
 def positions_in(folder: Path) -> int:
-    """Return `positions_of` a folder's model, by its configuration alone."""
+    """Return `positions_of` a folder's model, reading only its configuration."""
     config = read_config(folder)
     table = getattr(config, "max_position_embeddings", None)
     padding = 1 if config.model_type == "mpnet" else config.pad_token_id  # whatever its configuration says
@@ -136,7 +136,7 @@ def positions_in(folder: Path) -> int:
 
 
 def _model_class(folder: Path, config: "PreTrainedConfig") -> Any:
-    """Return the class of the encoder: of a model with a decoder, only the first half."""
+    """Return the model class of the encoder; of an encoder-decoder, only of the encoder."""
     import transformers  # lazy: slow import
 
     mapping: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
@@ -172,13 +172,13 @@ def _load_model(folder: Path, config: "PreTrainedConfig", pooler: bool) -> "PreT
         )
     except OSError:
         raise
-    except Exception as error:  # what is no safetensors file or pickle raises errors of many kinds
+    except Exception as error:  # a file that is neither safetensors nor a pickle raises errors of many kinds
         if blocked := re.search(r"unsupported (?:global|class) (\S+)", str(error), re.IGNORECASE):
             raise ValueError(
                 f"{path}: refused, as reading it would run {blocked[1]}; expected only tensors, as in model.safetensors"
             ) from error
         first = str(error).partition("\n")[0]
-        if "weights_only" in first:  # torch advises to read it all the same
+        if "weights_only" in first:  # torch's message advises to load it anyway
             first = "no file of tensors"
         raise ValueError(f"{path}: cut short or damaged ({first}); {REMEDY}") from error
     check_weights(path, info, model)
@@ -186,7 +186,7 @@ def _load_model(folder: Path, config: "PreTrainedConfig", pooler: bool) -> "PreT
 
 
 def check_weights(path: Path, info: dict[str, Any], model: "PreTrainedModel") -> None:
-    """Refuse weights that are not those of the config, or not finite; name heads that are left out."""
+    """Refuse weights that don't match the config or aren't finite; warn of heads that are left out."""
     base, layers = model.base_model_prefix, getattr(model.config, "num_hidden_layers", math.inf)
     missing, unexpected = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
     advice = "take config.json and weights from the same model, and " + REMEDY
@@ -222,7 +222,7 @@ def _summary(names: list[str]) -> str:
 
 
 def _prefix(missing: list[str], unexpected: list[str], base: str) -> str:
-    """Return what precedes a missing tensor's name in the file, if that is why it is missing."""
+    """Return the prefix that the file puts before tensors' names, if that is why tensors are missing."""
     match = next((name for name in unexpected if name.endswith(f".{missing[0]}")), "")
     return match.removesuffix(missing[0]).removesuffix(f"{base}.")
 
@@ -238,7 +238,7 @@ def _load_tokenizer(folder: Path) -> Any:
 
 
 def check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerBase", model: "PreTrainedModel") -> None:
-    """Refuse a tokenizer that is not the embedding's; in BERT's relatives also one without [CLS] and [SEP]."""
+    """Refuse a tokenizer that doesn't match the embedding; for BERT's relatives, also one without [CLS] and [SEP]."""
     ids = tokenizer.get_vocab()
     embedding: Any = model.get_input_embeddings()
     rows = getattr(embedding, "num_embeddings", 0)  # 0: not a table of tokens

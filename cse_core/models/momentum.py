@@ -23,7 +23,7 @@ def cosine_decay(start: float, step: int, total: int) -> float:
 
 @torch.no_grad()
 def move_towards(slow: nn.Module, online: nn.Module, decay: float) -> None:
-    """Set each parameter of `slow` to decay * slow + (1 - decay) * online; decay 0 gives the online bits."""
+    """Set each parameter of `slow` to decay * slow + (1 - decay) * online; decay 0 copies `online` bit for bit."""
     for target, source in zip(slow.parameters(), online.parameters(), strict=True):
         target.copy_(decay * target + (1 - decay) * source)
 
@@ -31,8 +31,8 @@ def move_towards(slow: nn.Module, online: nn.Module, decay: float) -> None:
 class Slow(nn.Module):
     """A copy of an encoder that moves towards it and is never trained itself.
 
-    It is saved with the modules; the online encoder that it follows is not a part of it. Calls have no gradient. With
-    `dropout` its dropout is on while it is in training mode; without, calls draw no random number.
+    It is saved with the modules, without the online encoder that it follows. Calls have no gradient. With `dropout`,
+    its dropout is on in training mode. Otherwise calls draw no random number.
     """
 
     def __init__(self, encoder: Encoder, *, dropout: bool = False) -> None:
@@ -40,18 +40,18 @@ class Slow(nn.Module):
         self.dropout, self.updates = dropout, 0
         self.encoder = encoder.clone().requires_grad_(False)
         self.copies = nn.ModuleList()
-        # In a tuple, which nn.Module does not look into: neither saved nor moved with this one.
+        # A tuple, as nn.Module does not look into it: these are neither saved nor moved with this module.
         self._pairs: tuple[tuple[nn.Module, nn.Module], ...] = ((self.encoder.backbone, encoder.backbone),)
 
     def follow(self, online: nn.Module) -> nn.Module:
-        """Return a slow copy of a further module, a head, which `update` moves too."""
+        """Return a slow copy of another module, such as a head, which `update` moves too."""
         slow = copy.deepcopy(online).requires_grad_(False)
         self.copies.append(slow)
         self._pairs += ((slow, online),)
         return slow
 
     def update(self, decay: float) -> None:
-        """Move all copies towards what they follow, and count."""
+        """Move all copies towards what they follow, and count the update."""
         for slow, online in self._pairs:
             move_towards(slow, online, decay)
         self.updates += 1
@@ -71,7 +71,7 @@ class Slow(nn.Module):
 
 
 class Queue(nn.Module):
-    """The newest `size` vectors that were pushed, oldest first; at the start `first` random unit vectors."""
+    """A queue of the newest `size` vectors, oldest first. It starts with `first` random unit vectors."""
 
     vectors: Tensor
 
@@ -97,9 +97,9 @@ class Queue(nn.Module):
         self.filled = len(joined)
 
     def get_extra_state(self) -> int:
-        """Return how many vectors are held: a number in the state, for which no GPU is waited."""
+        """Return the number of vectors held, which is kept as an int so that nothing waits for a GPU."""
         return self.filled
 
     def set_extra_state(self, state: Any) -> None:
-        """Restore how many vectors are held."""
+        """Restore the number of vectors held."""
         self.filled = int(state)

@@ -1,9 +1,9 @@
-"""A BERT's pass without padding, for the CPU: linear layers see real tokens, the last layer only those that are read.
+"""A forward pass of BERT and its relatives without padding, for the CPU.
 
-Same functions and weights as the model's own forward, in another layout: the real tokens of a batch one after another,
-[tokens, d]. Only attention needs one row a sentence. Where a pooling reads one token of each sentence ([CLS] or a
-mask), queries, feed-forward and norms of the last layer are computed for only that token; keys and values for all. On a
-GPU, whose kernels prefer one fixed shape, the model's own forward is faster.
+It applies the model's own functions and weights to another layout: the real tokens of a batch one after another,
+[tokens, d]. Only attention needs one row per sentence. A pooling may read one token per sentence ([CLS] or a mask). The
+last layer then computes queries, feed-forward and norms only for that token, and keys and values for all. On a GPU,
+whose kernels prefer one fixed shape, the model's own forward is faster.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from cse_core.models.scaled_states import Scaling
 
-MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # modules of the same names
+MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # families whose modules have the same names
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Layout:
         return padded.view(*self.mask.shape, -1)
 
     def split_heads(self, packed: Float[Tensor, "tokens d"]) -> Float[Tensor, "nh t c"]:
-        """Return one row a sentence and head, zeros in the padding."""
+        """Return one row per sentence and head, with zeros in the padding."""
         (n, t), c = self.mask.shape, packed.shape[1] // self.heads
         parts = packed.new_zeros(n * self.heads * t, c).index_copy(0, self.head_places, packed.view(-1, c))
         return parts.view(-1, t, c)
@@ -54,16 +54,17 @@ class Layout:
 
 
 def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
-    """Apply inverted dropout by 16 random bits a number; torch's own draws one number at a time on a CPU.
+    """Apply inverted dropout with 16 random bits per number; torch's own draws one number at a time on a CPU.
 
-    `p` is rounded to a multiple of 2^-16 below 1, and what remains is scaled by exactly the inverse of its probability.
+    `p` is rounded to a multiple of 2^-16 below 1. Kept numbers are scaled by exactly the inverse of their probability.
     """
     cut = min(round(p * 2**16), 2**16 - 1)
     if not cut:
         return x
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
     lanes = words.view(torch.int16)[: x.numel()].view(x.shape)
-    return x * (lanes >= cut - 2**15).to(_at_least_fp32(x)).mul_(2**16 / (2**16 - cut))
+    kept = (lanes >= cut - 2**15).to(torch.promote_types(x.dtype, torch.float32))
+    return x * kept.mul_(2**16 / (2**16 - cut))
 
 
 def attend(
@@ -89,9 +90,9 @@ def states(
     only: Int[Tensor, " n"] | None = None,
     scaling: Scaling | None = None,
 ) -> list[Float[Tensor, "_ d"]]:
-    """Return the embedding output and each layer's states of real tokens; the last layer's of the tokens `only`.
+    """Return the embedding output and each layer's states of real tokens; the last layer's only of tokens `only`.
 
-    In training mode dropout has the probabilities of the model's configuration.
+    In training mode, dropout has the probabilities of the model's configuration.
     """
     config = model.config
     p, p_weights = (config.hidden_dropout_prob, config.attention_probs_dropout_prob) if model.training else (0.0, 0.0)
@@ -128,7 +129,3 @@ def _layer(
 
 def _add_and_norm(part: Any, x: Float[Tensor, "n c"], residual: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
     return part.LayerNorm(dropout(part.dense(x), p) + residual)
-
-
-def _at_least_fp32(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)

@@ -1,7 +1,7 @@
-"""A pass of a backbone's own modules over padded texts, as a GPU makes it: no value decides what is computed.
+"""A forward pass over padded texts, for the GPU, without control flow that depends on values of tensors.
 
-Its layers are transformers', called one after another, so that states can be scaled between them and torch.compile
-sees one graph.
+It calls transformers' layers one after another, so that states can be scaled between them and torch.compile sees one
+graph.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def states(
 
 def _attention_mask(model: Any, embedded: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Any:
     if model.config._attn_implementation == "sdpa":
-        return mask[:, None, None]  # transformers would ask if it hides anything, in every step: a wait on a GPU
+        return mask[:, None, None]  # transformers would check in every step if it hides anything, which waits for a GPU
     from transformers.masking_utils import create_bidirectional_mask  # lazy: slow import
 
     return create_bidirectional_mask(config=model.config, inputs_embeds=embedded, attention_mask=mask.long())

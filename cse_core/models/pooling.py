@@ -15,7 +15,7 @@ WINDOWS = (1, 3, 5)  # tokens that a convolution reads (IS-BERT, Zhang et al., E
 
 
 def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], pooling: str) -> Float[Tensor, "n d"]:
-    """Return one vector a text from all layers' states (embedding output first) by the named pooling.
+    """Return one vector per text from all layers' states (embedding output first) by the named pooling.
 
     cls: last layer's first token. mean: masked mean of the last layer; of the mean of the last two (top2_mean), of the
     embedding output and the last (first_last_mean: the published 56.70), of layer 1 and the last (layer1_last_mean).
@@ -25,11 +25,11 @@ def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], po
     layers = {"mean": (-1,), "top2_mean": (-1, -2), "first_last_mean": (0, -1), "layer1_last_mean": (1, -1)}[pooling]
     average = torch.stack([states[i] for i in layers]).mean(0)
     weights = mask.unsqueeze(-1).to(average.dtype)
-    return (average * weights).sum(1) / weights.sum(1).clamp(min=1e-9)  # of a text without a token: zeros
+    return (average * weights).sum(1) / weights.sum(1).clamp(min=1e-9)  # zeros for a text without tokens
 
 
 def mask_columns(ids: Int[Tensor, "n t"], mask_id: int | None, name: str) -> Int[Tensor, " n"]:
-    """Return the column of each row's last mask: the template's, which comes after any that the sentence holds."""
+    """Return the column of each row's last mask token: the template's, which follows any in the sentence itself."""
     last = ((ids == mask_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(1) - 1
     if is_readable(last) and len(last) and last.min() < 0:
         raise ValueError(f"{name}: pooling 'mask' requires a mask in every text, row {int(last.argmin())} has none")
@@ -44,9 +44,9 @@ def ngram_states(
     *,
     relu: bool = True,
 ) -> Float[Tensor, "n t k"]:
-    """Return the n-gram states of each token, all windows' channels in a row: convolutions, then ReLU.
+    """Return each token's n-gram states: convolutions, then ReLU, with the channels of all windows concatenated.
 
-    A window of w tokens reads as many before a token as after it; whatever is outside the sentence counts as zeros.
+    A window of w tokens is centred on its token; places outside the sentence count as zeros.
     """
     inside = (states * mask.unsqueeze(-1)).transpose(1, 2)
     parts = [
@@ -58,10 +58,10 @@ def ngram_states(
 
 
 class NgramPooling(nn.Module):
-    """Convolutions over the last layer's states, with ReLU or without, and the mean of what they give.
+    """Convolutions over the last layer's states, with or without ReLU, and the mean of their outputs over a text.
 
-    A third of the backbone's width is the number of channels of each of the three windows: the published 256 of 768.
-    Weights have the names of sentence-transformers' CNN.
+    By default, each of the three windows has a third of the backbone's width as channels: the published 256 of 768.
+    Weights have the names of sentence-transformers' CNN module.
     """
 
     def __init__(
@@ -93,5 +93,5 @@ class NgramPooling(nn.Module):
         return ngram_states(states, mask, kernels, biases, relu=self.relu)
 
     def forward(self, states: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Float[Tensor, "n k"]:
-        """Return the mean of a text's n-gram states, one vector a text."""
+        """Return the mean of each text's n-gram states."""
         return pool((self.ngrams(states, mask),), mask, "mean")

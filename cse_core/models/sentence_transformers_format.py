@@ -1,4 +1,4 @@
-"""Pooling and template in an encoder's folder, in sentence-transformers' format where it can express them."""
+"""Read and write an encoder's pooling and template, in sentence-transformers' format where it can express them."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from cse_core.models.pooling import NgramPooling
 from cse_core.models.pretrained import CONFIG, MODULES, POOLING_FILE
 from cse_core.run import NGRAM_POOLINGS, POOLINGS
 
-# Families whose folders have [CLS] as pooling if they state none: the packed pass covers five, two are passed padded.
+# MODEL_TYPES are families whose default pooling is [CLS]. Five of them have a packed pass, two a padded one.
 OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions start after the padding's index
 MODEL_TYPES = ("bert", *OFFSET_POSITIONS, "distilbert", "electra")
 POOLED = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])  # sentence-transformers' modules
@@ -22,19 +22,19 @@ RELU = "torch.nn.modules.activation.ReLU"
 CNN_FILE, WEIGHTS_FILE = "cnn_config.json", "model.safetensors"
 KIND = "sentence_transformers.models"
 OF_LIBRARY = "config_sentence_transformers.json"  # of the whole model: prompts; files of ours have none
-# What that file says that changes no vector, or is read here.
+# Fields of that file that change no vector, or that are read here.
 READ_OF_LIBRARY = {
     *("__version__", "requirements", "similarity_fn_name"),
     *("prompts", "default_prompt_name", "model_type"),
 }
 ROUTER = "router_config.json"
 ADAPTER = "adapter_config.json"
-# Of the Transformer, by what it was when it was saved.
+# Settings of the Transformer module; the name depends on the model's family.
 OF_TRANSFORMER = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# What a Transformer's file says that changes nothing: version 6 writes it for every encoder of texts.
+# Fields of that file that change nothing: version 6 writes them for every encoder of texts.
 NEUTRAL = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
@@ -45,7 +45,7 @@ REMEDY = "copy or fetch the folder again"
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """Return a JSON file's content; ValueError, with the path, if it is cut short or holds another kind of value."""
+    """Return a JSON file's content; raise a ValueError with the path if it is damaged or not of the expected type."""
     try:
         content = json.loads(path.read_text())
     except ValueError as error:
@@ -65,9 +65,10 @@ def write_pooling(
     normalises: bool = False,
     ngrams: NgramPooling | None = None,
 ) -> None:
-    """Write a model's pooling and template: in sentence-transformers' format if it has them, else in our own file.
+    """Write a model's pooling and template, in sentence-transformers' format if possible, otherwise in our own file.
 
-    It has "cls" and "mean", and the n-gram poolings as convolutions and a mean, with ReLU as a dense layer between.
+    That format has "cls" and "mean". The n-gram poolings become convolutions and a mean, with ReLU as a dense layer
+    between them.
     """
     if pooling not in ("cls", "mean", *NGRAM_POOLINGS):
         _write_json(folder / POOLING_FILE, {"pooling": pooling, "template": template})
@@ -94,7 +95,7 @@ def _ngram_modules(ngrams: NgramPooling) -> list[str]:
 
 
 def _write_ngrams(folder: Path, ngrams: NgramPooling) -> None:
-    """Write the convolutions, and the dense layer that multiplies by one and applies ReLU to each token."""
+    """Write the convolutions and, for ReLU, a dense layer with identity weights that applies it to each token."""
     from safetensors.torch import save_file  # lazy: slow import
 
     width: int = ngrams.convs[0].in_channels
@@ -116,7 +117,7 @@ def _relu_layer(width: int) -> dict[str, Any]:
 
 
 def read_ngrams(folder: Path, pooling: str, width: int, generator: torch.Generator | None) -> NgramPooling:
-    """Return an n-gram pooling with a folder's weights; where it has none, with new ones from the generator."""
+    """Return an n-gram pooling with a folder's weights; if it has none, with new ones from the generator."""
     relu, path = pooling == "ngrams", folder / "1_CNN" / CNN_FILE
     if not path.is_file():
         if generator is None:
@@ -149,20 +150,20 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Description:
-    """What a folder says of how its encoder makes vectors."""
+    """How an encoder makes vectors, according to its folder."""
 
     pooling: str = "cls"  # or one that only sentence-transformers has
     template: str = ""
     transformers: tuple[str, ...] = ("",)  # where they are in the folder: one, or a router's
-    limit: int | None = None  # of a text's tokens, in place of the tokenizer's
+    limit: int | None = None  # of tokens per text, in place of the tokenizer's
     lower_cases: bool = False
     normalises: bool = False
-    states_pooling: bool = True  # else it is its family's
-    obstacle: str = ""  # what only sentence-transformers itself applies, whatever the pooling
+    states_pooling: bool = True  # otherwise the pooling is the family's default
+    obstacle: str = ""  # settings that only sentence-transformers itself applies, whatever the pooling
 
     @property
     def transformer(self) -> str:
-        """Where the Transformer is in the folder."""
+        """The path of the Transformer within the folder."""
         return self.transformers[0]
 
     @property
@@ -182,7 +183,7 @@ def read_pooling(folder: Path) -> tuple[str, str]:
 
 
 def describe_trainable(folder: Path) -> Description:
-    """Return what a folder says of its encoder; refuse what only sentence-transformers itself applies."""
+    """Return a folder's description of its encoder; refuse settings that only sentence-transformers itself applies."""
     about = describe(folder)
     if about.obstacle:
         raise ValueError(f"{folder}: {about.obstacle}; sentence-transformers scores it, but it can't be trained here")
@@ -190,7 +191,7 @@ def describe_trainable(folder: Path) -> Description:
 
 
 def describe(folder: Path) -> Description:
-    """Return what a folder says of its encoder; refuse one that names files that are missing or elsewhere."""
+    """Return a folder's description of its encoder; refuse a folder that names missing files or files elsewhere."""
     about = _describe(folder)
     for part in (folder / path for path in about.transformers):
         if (part / ADAPTER).is_file():
@@ -216,7 +217,7 @@ def _describe(folder: Path) -> Description:
     kinds, paths = [module["type"].rpartition(".")[2] for module in modules], [module["path"] for module in modules]
     for kind, path in zip(kinds, paths, strict=True):
         needed = folder / path / "config.json" if kind == "Pooling" else folder / path
-        if kind != "Normalize" and not needed.exists():  # that one has no file
+        if kind != "Normalize" and not needed.exists():  # a Normalize module has no file
             raise ValueError(f"{folder / MODULES}: names {kind} in {path}, but {needed} is missing; {REMEDY}")
     places = dict(zip(kinds, paths, strict=True))
     if tuple(kind for kind in kinds if kind != "Dense") == CONVOLVED:
@@ -241,7 +242,7 @@ def _read_modules(folder: Path) -> list[dict[str, Any]]:
 
 
 def _transformers(folder: Path, paths: Iterable[str]) -> Iterator[str]:
-    """Yield which paths are folders of transformers, also within routers."""
+    """Yield the paths that are folders of transformers models, also within routers."""
     for path in paths:
         if (folder / path / ROUTER).is_file():
             routes = read_json(folder / path / ROUTER).get("structure", {}).values()
@@ -251,7 +252,7 @@ def _transformers(folder: Path, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _of_plain_folder(folder: Path) -> Description:
-    """Return [CLS] for the families above; for others the mean, or a decoder's last token, as the library does."""
+    """Describe a folder without modules: [CLS] for MODEL_TYPES, otherwise the mean or a decoder's last token."""
     path = folder / "1_Pooling" / "config.json"
     if path.is_file():
         if (mode := _pooling_mode(path)) not in POOLINGS:  # sentence-transformers would take the mean
@@ -265,7 +266,7 @@ def _of_plain_folder(folder: Path) -> Description:
 
 
 def _of_modules(folder: Path, pooling: str, transformer: str, *, normalises: bool) -> Description:
-    """Return what the files of a Transformer and of the library say besides the pooling."""
+    """Describe an encoder with this pooling, by the files of its Transformer and of the library."""
     settings = _transformer_settings(folder / transformer)
     limit, lower_cases = settings.pop("max_seq_length", None), bool(settings.pop("do_lower_case", False))
     whole = read_json(folder / OF_LIBRARY) if (folder / OF_LIBRARY).is_file() else {}
@@ -293,7 +294,7 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
 
 
 def _default_prompt(folder: Path, whole: dict[str, Any]) -> str:
-    """Return what precedes each text; refuse a name that has no prompt. The library gives two names an empty one."""
+    """Return the prompt before each text; refuse an unknown prompt name. The library defines two names as empty."""
     prompts, name = {"query": "", "document": ""} | (whole.get("prompts") or {}), whole.get("default_prompt_name")
     if name and name not in prompts:
         raise ValueError(f"{folder / OF_LIBRARY}: its default prompt {name!r} is not among its prompts; {REMEDY}")
@@ -301,7 +302,7 @@ def _default_prompt(folder: Path, whole: dict[str, Any]) -> str:
 
 
 def _pooling_mode(path: Path) -> str:
-    """Return the mode of a Pooling: by name since version 6, before by switches; the mean if none is on."""
+    """Return the mode of a Pooling module: a name since version 6, before that switches; the mean if none is on."""
     config = read_json(path)
     mode = config.get("pooling_mode") or [
         MODES.get(name, name.removeprefix("pooling_mode_"))
@@ -312,7 +313,7 @@ def _pooling_mode(path: Path) -> str:
 
 
 def _ngram_pooling(folder: Path, modules: dict[str, str]) -> str:
-    """Return which n-gram pooling a folder's modules are; what they are instead if it is none."""
+    """Return the n-gram pooling that a folder's modules form, or words for what they are instead."""
     if (mode := _pooling_mode(folder / modules["Pooling"] / "config.json")) != "mean":
         return f"{mode} of convolutions"
     if "Dense" not in modules:

