@@ -1,21 +1,21 @@
 """CompCSE (Chanchani and Huang, ACL 2023): a sentence is contrasted with the composition of its parts.
 
-A sentence x is cut in two; x, x' and x'' pass the encoder as separate texts, in one batch. Their pooled vectors are h0,
-h1, h2; then z0 = head(h0), z+ = head(agg(h1, h2)) and L = InfoNCE(z0, z+) on the first d0 coordinates (Section 3).
+A sentence x is cut in two; x, x' and x'' are encoded as separate texts in one batch. Their pooled vectors are h0, h1
+and h2. Then z0 = head(h0), z+ = head(agg(h1, h2)) and L = InfoNCE(z0, z+) on the first d0 coordinates (Section 3).
 - agg (Table 3): sum, average, halves of either, or a linear map of [h1; h2] or of [h1; h2; |h1 - h2|];
-- which side is composed: z+, z0 or both (Table 4); cut in how many parts (Table 5); d0 (Table 6);
+- which side is composed: z+, z0 or both (Table 4); the number of parts (Table 5); d0 (Table 6);
 - subsampling (Table 2): phrases of a sentence, each with its own two parts, are further examples.
 
-Relations: SimCSE where both parts are the sentence itself and there is no dropout. A sentence takes three encoder rows
-against SimCSE's two, parts shorter than the sentence. Parts reach words that the anchor's truncation has cut off.
-Two controls ask whether composition is what helps, or a positive that is merely shorter and harder: with `split_on`
-"crops" the parts don't add up to the sentence, with "shuffled" they are no phrases; `compose="first"` composes nothing.
+Relations: SimCSE if both parts are the sentence itself and there is no dropout. A sentence takes three encoder rows,
+where SimCSE has two, but parts are shorter. Parts include words that the anchor's truncation has cut off.
+Controls ask whether composition helps, or just a shorter and harder positive. With `split_on` "crops" the parts don't
+add up to the sentence; with "shuffled" they are no phrases. `compose="first"` composes nothing.
 Paper against the released code, perceptiveshawty/CompCSE:
 - order: Fig. 1's caption and the code compose and then project, the default; Section 3's prose projects and then
   composes, `order="after_head"`, under which sum and average have the same cosines, yet differ in Table 3;
-- the code reads a ready-made file of three columns that isn't released, so whether "tokens" (Section 3) are words or
-  word pieces is unknown (`split_on`), and so is whether parts are cut before truncation;
-- three and four parts are averaged here (Table 5 doesn't say); Table 3's |h1 - h2| is taken to stand beside both;
+- the code reads a ready-made file of three columns, which isn't released. So it is unknown whether "tokens" (Section 3)
+  are words or word pieces (`split_on`), and whether parts are cut before truncation;
+- three and four parts are averaged here (Table 5 doesn't say); Table 3's |h1 - h2| is taken to be appended to both;
 - phrases come from a discourse parser in the paper, here from rules (cse_core/text/clauses.py): see `substituted`;
 - its `max` composition returns values and indices together, and its trainer crashes at its first evaluation.
 """
@@ -51,7 +51,7 @@ SUBSAMPLING = {"adjacent": adjacent, "overlapping": overlapping, "subsuming": su
 def split(ids: Sequence, parts: int) -> list[list]:
     """Cut `ids` into contiguous parts whose sizes differ by at most one, longer ones first (Section 3: "in half").
 
-    A part that would be empty, of a sequence shorter than `parts`, is the whole sequence.
+    If the sequence is shorter than `parts`, a part that would be empty is the whole sequence.
     """
     if parts < 2:
         raise ValueError(f"parts must be at least 2, got {parts}")
@@ -82,7 +82,7 @@ RANDOM_SPLITS = {"crops": crops, "shuffled": shuffled_parts}
 def compose(
     parts: Sequence[Float[Tensor, "n d"]], how: str, projection: nn.Module | None = None
 ) -> Float[Tensor, "n d"]:
-    """Return one vector a sentence from the vectors of its parts (Table 3).
+    """Return one vector per sentence from the vectors of its parts (Table 3).
 
     average and sum: over any number of parts; first: only the first, a control that is not in the paper. For two parts,
     left h1 and right h2: concat = [h1[:d/2]; h2[d/2:]], concat_project = projection([h1; h2]), difference_project =
@@ -109,9 +109,9 @@ def compose(
 
 @dataclass(frozen=True, kw_only=True)
 class CompCSE:
-    """`dims` is the paper's d0, None for all coordinates; `side` the view that is composed, "positive" the paper's z+.
+    """`dims` is the paper's d0, None for all coordinates. `side` is the composed view, by default the paper's z+.
 
-    The anchors are the rows of the contrast and their positives the columns, whichever of them is composed.
+    Anchors are always the rows of the contrast and positives the columns, whichever of them is composed.
     """
 
     name: ClassVar[str] = "compcse"
@@ -121,8 +121,8 @@ class CompCSE:
 
     temperature: float = 0.05
     parts: int = 2
-    # Word pieces of the whole sentence, "words" of it, or its pieces once it is "truncated"; or the controls "crops"
-    # and "shuffled", of its pieces.
+    # What is cut: the sentence's word pieces, its words, or its pieces after truncation. "crops" and "shuffled" are
+    # controls, which cut its word pieces.
     split_on: Literal["wordpieces", "words", "truncated", "crops", "shuffled"] = "wordpieces"
     compose: Literal["average", "sum", "first", "concat", "concat_project", "difference_project"] = "average"
     side: Literal["positive", "anchor", "both"] = "positive"
@@ -155,7 +155,7 @@ class CompCSE:
     ) -> dict[str, list[list[int]]]:
         """Return `anchor`, `part1`, `part2`, ...: each within its own special tokens and cut to max_length.
 
-        With subsampling a sentence's example is followed by those of its phrases, all cut as texts.
+        With subsampling, a sentence's example is followed by those of its phrases, which are tokenised as texts.
         """
         check_surrounded(self, tokenizer)
         anchors = _tokenise(tokenizer, texts, max_length)
@@ -189,7 +189,7 @@ class CompCSE:
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return the tanh head and the composition's projection, if any: W and b uniform within 1/sqrt(inputs).
 
-        These are nn.Linear's own limits, drawn from the generator after the head, whose draw is thus SimCSE's.
+        These are nn.Linear's own limits. They are drawn after the head, so that the head's draw is SimCSE's.
         """
         if self.dims is not None and self.dims > encoder.width:
             raise ValueError(f"dims must be at most the encoder's width {encoder.width}, got {self.dims}")
@@ -241,7 +241,7 @@ def _recipe(learning_rate: float, source: str, **settings: Any) -> Recipe:
 
 
 # Each backbone's best row in Table 2, single runs chosen on STS-B dev. Tables 2 to 5 have d0 = 768 for BERT-base, where
-# Table 6 has 84.11 at 256 against 83.97. RoBERTa's SimCSE beside it was trained on batches of 512: two things differ.
+# Table 6 has 84.11 at 256 against 83.97. RoBERTa's SimCSE there was trained on batches of 512, so two things differ.
 PUBLISHED = {
     "bert-base-uncased": _recipe(3e-5, "paper, Table 6 (d0 = 256), and released README", dims=256),
     "bert-large-uncased": _recipe(

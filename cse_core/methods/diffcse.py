@@ -6,16 +6,16 @@ L = L_contrastive + lambda L_detection (Section 3). Edits change the meaning, so
 the contrast only requires vectors that dropout doesn't change. Discriminator and head are dropped after training.
 
 Relations: SimCSE with weight 0 and the tanh head, bit for bit. With weight 0 and the published head, Linear-BatchNorm-
-ReLU-Linear-BatchNorm over both views at once, it is SimCSE under another head.
+ReLU-Linear-BatchNorm over both views at once, it is SimCSE with another head.
 Paper against the released code, voidism/DiffCSE, whose script gave the published numbers:
 - it takes the generator's word at every position, not only at masked ones, the final special token included;
 - it masks as BERT's training does: of the chosen words 10 % turn into random ones and 10 % stay;
 - its generator is left in training mode, so its dropout is on;
-- its cross-entropy counts padding and the condition's own position, always kept;
+- its cross-entropy counts padding and the first position, which holds h and is always labelled as kept;
 - the paper's abstract samples the fill, the code takes the likeliest word, as here; the paper sums over a sentence's
   tokens, the code takes the mean, as here.
-By its authors' account the results don't repeat on another machine: users report 77.0 to 77.4 against the paper's
-78.49 (DiffCSE, issue 8). The run's precision is that of the encoder's passes; generator and discriminator stay in fp32.
+According to its authors, the results don't reproduce on another machine: users report 77.0 to 77.4 against the paper's
+78.49 (DiffCSE, issue 8). `Run.precision` applies to the encoder's passes; generator and discriminator stay in fp32.
 """
 
 import copy
@@ -121,7 +121,7 @@ def _without_first(mask: Bool[Tensor, "n t"]) -> Bool[Tensor, "n t"]:
 
 
 def batch_norm_head(encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-    """Return the train-only head of the released code: twice as wide inside, normalised over the batch, no bias.
+    """Return the train-only head of the released code: a hidden layer of twice the width, BatchNorm, no bias.
 
     Weights are normal with deviation 0.02, as BERT draws them; the last normalisation has no scale and shift.
     """
@@ -170,7 +170,7 @@ class DiffCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE between the views plus the weighted loss of detecting replaced words by each view, in nats."""
+        """Return InfoNCE of the views plus the weighted loss of detecting replaced words, given each view, in nats."""
         text = batch["text"]
         z1, z2 = self._project(modules["head"], *encode(text, text))
         contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)

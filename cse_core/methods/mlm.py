@@ -1,11 +1,11 @@
 """Masked-language modelling as an extra loss of any method (SimCSE, Gao, Yao and Chen, EMNLP 2021, its MLM option).
 
-A second pass reads the batch with some of its words masked; the backbone's pre-trained head names them again:
+A second pass reads the batch with some words masked, and the backbone's pre-trained head predicts these words:
 L = L_inner + lambda L_mlm. It keeps word-level knowledge for transfer tasks (RankEncoder's Table 3).
 
-Relations: with weight 0 it is `inner`, bit for bit. Inner's random draws and its pass come first and never change.
-Paper against released code: the code's head has its own decoder, not tied to the embeddings; the same here. As in the
-code, each view is masked by itself: a method's first two columns, or its only column twice.
+Relations: with weight 0 it is `inner`, bit for bit. The random draws and the pass of `inner` come first and never
+change. Paper against released code: the code's head has its own decoder, not tied to the embeddings; the same here. As
+in the code, each view is masked separately: a method's first two columns, or its only column twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,7 +98,7 @@ class Masking(nn.Module):
 
 
 class MLMHead(nn.Module):
-    """A trainable copy of the pre-trained head of an encoder's backbone, and the masking by its tokenizer."""
+    """A trainable copy of the pre-trained language-model head of an encoder's backbone, and its tokenizer's masking."""
 
     def __init__(self, encoder: Any) -> None:
         super().__init__()

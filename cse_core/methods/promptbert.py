@@ -1,13 +1,14 @@
-"""PromptBERT (Jiang et al., EMNLP 2022): the state at a template's mask is the vector, two templates the two views.
+"""PromptBERT (Jiang et al., EMNLP 2022): the vector is the state at a template's mask; two templates make the views.
 
-h = state at [MASK] of the sentence inside a template. In training each view has a template of its own and is denoised:
-h - h_hat, where h_hat is the mask's state of the bare template, whose tokens after the gap keep the positions that they
-have around the sentence. Then the tanh head and InfoNCE. At test: the first template, no denoising, no head.
+h = state at [MASK] of the sentence inside a template. In training each view has its own template and is denoised to
+h - h_hat, where h_hat is the mask's state in the bare template. The bare template's tokens after the gap keep the
+positions that they have with the sentence. Then come the tanh head and InfoNCE. At test, there is only the first
+template, without denoising or head.
 
 Relations: SimCSE's contrast on other vectors; a base of RankEncoder.
-Paper against the released code, kongds/Prompt-BERT: it computes h_hat for every length in a table, once a batch, so
-that sentences of one length share its dropout mask, with gradient; here one row for each length of the batch, which is
-the same. Its evaluation closes sentences by a full stop (prompts.with_final_period), its training doesn't.
+Paper against the released code, kongds/Prompt-BERT: once per batch it computes a table of h_hat for every length, with
+gradient, so that sentences of one length share a dropout mask. Here only the batch's lengths have a row, which is the
+same. Its evaluation ends sentences with a full stop (prompts.with_final_period), its training doesn't.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ class BareTemplate(nn.Module):
         self.register_buffer("ids", torch.tensor(left + right), persistent=False)
 
     def tokens_around(self, words: Int[Tensor, " n"]) -> Tokens:
-        """Return the template once per number of words, its second side at the positions after as many words."""
+        """Return the template once per number of words, with its second side at the positions after that many words."""
         ids = self.ids.expand(len(words), -1)
         places = torch.arange(self.outside, device=self.ids.device)
         positions = places + (places >= self.before) * words.unsqueeze(1)
@@ -97,7 +98,7 @@ class PromptBERT:
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """Return the sentences inside either template, cut to max_length word pieces, the template not counted."""
+        """Return the sentences inside each template, cut to max_length word pieces, not counting the template's."""
         templates = {"first": self.first, "second": self.second}
         return {name: prompt_ids(texts, template, tokenizer, max_length) for name, template in templates.items()}
 

@@ -10,7 +10,7 @@ the Plackett-Luce likelihood of the teacher's order, so it uses no teacher tempe
 Two controls ask whether ranking is what helps: `rank="mse"` distils the cosines themselves, and
 `teacher_order="shuffled"` keeps each teacher's cosines but permutes which sentences they refer to.
 Paper against the community code, perceptiveshawty/RankCSE, which `variant="released_code"` follows:
-- its Jensen-Shannon term clamps the log of the mixture at +1e-7, which a log-probability never reaches, so the term is
+- its Jensen-Shannon term clamps the log of the mixture at +1e-7, which a log-probability never reaches. So the term is
   minus the mean entropy of the two rankings;
 - beta is never read; tau2 and tau3 do not reach the student, which stays at tau1 (ListNet's teacher gets tau2);
 - ListMLE adds 1e-7 inside the logarithm after the row's maximum is taken out; teachers' cosines are half precision.
@@ -156,9 +156,9 @@ def _off_diagonal(similarity: Float[Tensor, "n n"]) -> Float[Tensor, "n n-1"]:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A fixed encoder whose in-batch cosines are the target: its share in the mix, and its checkpoint's rule.
+    """A fixed encoder whose in-batch cosines are the target, its weight in the mix, and its checkpoint's rule.
 
-    With a scorer, the target is that scorer's similarity: of whitened vectors, or of ranks in a corpus.
+    With a scorer, the target is that scorer's similarity, for example of whitened vectors or of ranks in a corpus.
     """
 
     encoder: Run | Pretrained
@@ -220,7 +220,7 @@ class RankCSE:
         return Targets({f"teacher_{i}": of_examples for i, of_examples in enumerate(vectors)})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the weighted sum of the terms that have a weight (Eq. 6), in nats but for the squares of `mse`."""
+        """Return the weighted sum of the terms that have a weight (Eq. 6), in nats; `mse` is a squared error."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         released = self.variant == "released_code"
         weights = {

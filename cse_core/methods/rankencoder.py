@@ -1,18 +1,18 @@
-"""RankEncoder (Seonwoo et al., ACL 2023): a sentence is how it ranks a corpus, and an encoder learns these rankings.
+"""RankEncoder (Seonwoo et al., ACL 2023): represent a sentence by how it ranks a corpus, and train on these rankings.
 
-A trained base encoder E1 ranks a fixed corpus for each sentence. The ranking, centred and scaled to unit norm, makes
-the inner product of two sentences Spearman's rho of their rankings (Eq. 2, 3). A new encoder E2 starts from the plain
-backbone, is trained as the base was, and is pulled towards those similarities for the pairs that E1 finds neither
-unlike nor the same (Eq. 6): L = max(lambda L_rank, L_contrastive) (Eq. 5). At inference rho under E2 is mixed with E2's
-cosine (Eq. 7; scorers.Ranked).
+A trained base encoder E1 ranks a fixed corpus for each sentence. Rankings are centred and scaled to unit norm, so the
+inner product of two sentences is Spearman's rho of their rankings (Eq. 2, 3). A new encoder E2 starts from the plain
+backbone and is trained like the base. It is also pulled towards those similarities for the pairs that E1 finds neither
+dissimilar nor the same (Eq. 6): L = max(lambda L_rank, L_contrastive) (Eq. 5). At inference rho under E2 is mixed with
+E2's cosine (Eq. 7; scorers.Ranked).
 
-Relations: with weight 0 it is `inner` (SimCSE, PromptBERT, SNCSE), bit for bit. L_rank is distillation of similarities
-by squared error, where RankCSE distils lists. Two controls: `similarity="centred"` has the cosines to the corpus where
-the paper has ranks, and `start="base"` continues training E1 where the paper trains a new encoder.
+Relations: with weight 0 it is `inner` (SimCSE, PromptBERT, SNCSE), bit for bit. L_rank distils similarities by squared
+error, where RankCSE distils lists. Two controls: `similarity="centred"` replaces ranks with the cosines to the corpus,
+and `start="base"` continues training E1 instead of training a new encoder.
 Paper against the released code, yeonsw/RankEncoder:
 - its scripts for SimCSE and SNCSE add the weighted rank loss (`combination="sum"`) for pairs up to 0.9999, where the
-  paper has the maximum and 0.8; its script for PromptBERT names the paper's, in options that never reach the training:
-  the script assigns `args` twice. PUBLISHED has both;
+  paper has the maximum and 0.8. Its script for PromptBERT sets the paper's values, but they never reach the training,
+  as it assigns `args` twice. PUBLISHED has both;
 - it draws 10,000 corpus sentences, the paper 100,000;
 - its inference ranks by inner product with corpus vectors that are not normalised (`normalise=False`);
 - the paper writes the contrastive loss as a sum; the code takes the mean, as here: over a batch a sum would nearly
@@ -58,7 +58,7 @@ def _in_band(similarity: Float[Tensor, "n n"], lower: float, upper: float) -> Te
 
 
 def combine(contrastive: Float[Tensor, ""], rank: Float[Tensor, ""], weight: float) -> Float[Tensor, ""]:
-    """Return max(weight * rank, contrastive), squares and nats: only the larger term gets a gradient (Eq. 5)."""
+    """Return max(weight * rank, contrastive), squared error and nats; only the larger term gets a gradient (Eq. 5)."""
     weighted = weight * rank
     return torch.where(weighted > contrastive, weighted, contrastive)
 
@@ -67,7 +67,7 @@ def combine(contrastive: Float[Tensor, ""], rank: Float[Tensor, ""], weight: flo
 class RankEncoder:
     """`rank_weight` is the paper's lambda_train, `lower` and `upper` are tau_l and tau_u.
 
-    `lower=-1`, `upper=1` leave the filter out (Eq. 4); it costs 0.17 points by a footnote of the paper.
+    `lower=-1`, `upper=1` turn the filter off (Eq. 4), which costs 0.17 points according to a footnote of the paper.
     """
 
     name: ClassVar[str] = "rankencoder"
@@ -81,7 +81,7 @@ class RankEncoder:
 
     base: Run | Pretrained | None = None  # E1
     select: str = "stsb_dev"  # which of the base's checkpoints
-    inner: Method = SIMCSE  # how E2 is trained besides: as the base was
+    inner: Method = SIMCSE  # how E2 is trained otherwise: like the base
     corpus_size: int = 100_000
     corpus_seed: int = 42
     rank_weight: float = 0.05
@@ -136,7 +136,7 @@ class RankEncoder:
         return Targets(rows, {"corpus": F.normalize(corpus, dim=-1)})  # once for all steps
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the larger of contrast, in nats, and weighted rank loss, squares (Eq. 5), or their sum."""
+        """Return the larger of contrast (nats) and weighted rank loss (squared error) (Eq. 5), or their sum."""
         inner = self.inner.loss(encode, batch, modules, targets)
         if not self.rank_weight or inner.views is None:
             return inner
@@ -157,8 +157,7 @@ class RankEncoder:
 
 def with_base(recipe: Recipe, base: Run | Pretrained, select: str) -> Recipe:
     """Return a published recipe with its base, which is a run of the study that uses it, and the paper's weight."""
-    method = with_fields(recipe.method, base=base, select=select, rank_weight=0.05)
-    return replace(recipe, method=method)
+    return replace(recipe, method=with_fields(recipe.method, base=base, select=select, rank_weight=0.05))
 
 
 def _recipes(source: str, **fields: Any) -> dict[str, Recipe]:

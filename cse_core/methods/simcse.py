@@ -1,19 +1,18 @@
 """SimCSE (Gao, Yao and Chen, EMNLP 2021), unsupervised and supervised: the baseline and the teacher of other methods.
 
-On a corpus of one column, a sentence passes the encoder twice in one batch, with different dropout masks; the two
-views are a positive pair and the other sentences' second views are the negatives. The tanh head is trained and then
-dropped.
+On a corpus of one column, each sentence is encoded twice in one batch, with different dropout masks. The two views are
+a positive pair, and the other sentences' second views are the negatives. The tanh head is trained and then dropped.
 
-A second column has each sentence's positive in place of its second view. A third has its hard negative, which is a
-negative of the whole batch (Eq. 5): with h+ and h- the vectors of both,
+A second column holds each sentence's positive, which replaces its second view. A third holds its hard negative, which
+is a negative for the whole batch (Eq. 5). With h+ and h- as the vectors of both,
 L = mean_i -log( e^{cos(h_i, h+_i)/t} / sum_j (e^{cos(h_i, h+_j)/t} + a_ij e^{cos(h_i, h-_j)/t}) ), where a_ij is
-e^hard_negative_weight for i = j and else 1. Its logarithm, as here, is what the released code calls the weight; the
-paper's alpha of its appendix is a_ii itself, and best at 1.
+e^hard_negative_weight for i = j and otherwise 1. The released code, too, calls the logarithm the weight. The alpha of
+the paper's appendix is a_ii itself, and best at 1.
 
-Relations: every other method here adds something to this one, and most have a setting that equals it bit for bit.
+Relations: every other method here adds something to SimCSE, and most have a setting that equals it bit for bit.
 Departures: none known between paper and released code. The published supervised encoders keep the head at test. Here
-that needs the pooling `pooler_output`, whose layer is then the head, and starts at the backbone's weights, where the
-released code draws new ones; with [CLS], which the recipe has, the head is dropped as in the unsupervised ones.
+that needs the pooling `pooler_output`, whose layer is then the head. It starts at the backbone's weights, where the
+released code draws new ones. With [CLS], as in the recipe, the head is dropped as in the unsupervised encoders.
 """
 
 from collections.abc import Mapping
@@ -63,7 +62,7 @@ class SimCSE:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """Return the tanh head, or none where the encoder's pooling has it already and keeps it."""
+        """Return the tanh head, or no head if the encoder's pooling already contains and keeps it."""
         kept = encoder.pooling == "pooler_output"
         return nn.ModuleDict({"head": nn.Identity()}) if kept else tanh_head(self, encoder, generator)
 
@@ -89,7 +88,7 @@ class SimCSE:
 def _copies(duplicates: Bool[Tensor, "n n"] | None, texts: list[Tokens]) -> Bool[Tensor, "n candidates"] | None:
     """Return which candidates are copies of a sentence or of its positive, or belong to a copy of the sentence.
 
-    A hard negative of a copy stays one. The sentence's own positive is never left out.
+    A copy's hard negative stays a negative. The sentence's own positive is never left out.
     """
     if duplicates is None or len(texts) == 1:
         return duplicates
@@ -100,7 +99,7 @@ def _copies(duplicates: Bool[Tensor, "n n"] | None, texts: list[Tokens]) -> Bool
 
 
 def _supervised_recipe(learning_rate: float) -> Recipe:
-    """Return the published settings on NLI's triples; the batch is of four devices with 128 each."""
+    """Return the published settings on NLI's triples, with a batch of 128 on each of four devices."""
     source = "released README and supervised script"
     return Recipe(SimCSE(), batch_size=512, learning_rate=learning_rate, epochs=3, source=source)
 

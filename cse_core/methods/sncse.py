@@ -1,12 +1,12 @@
-"""SNCSE (Wang and Dou, 2022): a sentence's negation is a soft negative, less like it than its paraphrase by a margin.
+"""SNCSE (Wang and Dou, 2022): a sentence's negation is a soft negative, less similar than its positive by a margin.
 
-Three texts a sentence: it in one template (anchor), it in a second (positive), and its negation in the second. The
-vector is the state at the template's mask, then the tanh head. L = InfoNCE(anchor, positive) + lambda mean(
+Each sentence makes three texts: itself in one template (anchor), itself in a second (positive), and its negation in the
+second. The vector is the state at the template's mask, then the tanh head. L = InfoNCE(anchor, positive) + lambda mean(
 relu(D + a) + relu(-D - b)), D = cos(anchor, negation) - cos(anchor, positive): D is kept between -b and -a (Eq. 6).
 
 Relations: PromptBERT's templates without its denoising; a base of RankEncoder.
-Paper against the released code, Sense-GVT/SNCSE: the code looks a sentence's negation up after " ." was added to it, so
-a sentence without final punctuation falls back to "Not" before it. Not followed here. The paper negates over a spaCy
+Paper against the released code, Sense-GVT/SNCSE: the code adds " ." to a sentence before it looks up its negation, so
+a sentence without final punctuation falls back to "Not" before it. Not followed here. The paper negates with a spaCy
 parse; `negation="words"` is a rule set without a parser (negation.py states how often the two agree).
 """
 
@@ -42,7 +42,7 @@ def soft_negative(
 ) -> Float[Tensor, ""]:
     """Return mean(relu(D + nearest) + relu(-D - farthest)), D = cos(anchor, negation) - cos(anchor, positive) (Eq. 6).
 
-    Zero where the negation is less like the anchor than the positive is by at least `nearest` and at most `farthest`.
+    It is zero if the negation's cosine is lower than the positive's by at least `nearest` and at most `farthest`.
     D and both margins are differences of cosines.
     """
     difference = F.cosine_similarity(anchor, negation) - F.cosine_similarity(anchor, positive)

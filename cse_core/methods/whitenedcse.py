@@ -1,27 +1,27 @@
 """WhitenedCSE (Zhuo et al., ACL 2023): SimCSE on whitened features, with several positives.
 
 The pooled features X (n, d) of one view are whitened by the batch's own statistics before the head:
-- shuffled group whitening (Section 3.2): the channels are permuted at random, cut in k groups of d/k, and in each group
-  Y = (X - mean) U Lambda^-1/2 U^T, with U Lambda U^T = (X - mean)^T (X - mean) / n; then the permutation is undone;
+- shuffled group whitening (Section 3.2): the channels are permuted at random and cut into k groups of d/k. In each,
+  Y = (X - mean) U Lambda^-1/2 U^T, with U Lambda U^T = (X - mean)^T (X - mean) / n. Then the permutation is undone;
 - z = tanh(W Y + b). The m views of a sentence differ by their permutations, so one pass of the encoder gives them all;
 - L = sum_{p=1}^{m-1} lambda_p InfoNCE(z_0, z_p) (Eq. 7), or the sum inside the logarithm (Eq. 8).
 
-Relations: SimCSE without whitening, with views by dropout and m = 2. One group is ZCA whitening; d groups of a channel
-are batch normalisation without affine map. Without a permutation the whitening is the same in all views, so shared
-features make z_0 = z_p and only negatives count (over all channels the running statistics change between views).
+Relations: it is SimCSE without whitening, with views by dropout and m = 2. One group is ZCA whitening; d groups of one
+channel are batch normalisation without an affine map. Without a permutation the whitening is the same in all views.
+Shared features then make z_0 = z_p, and only negatives count (over all channels, running statistics differ by view).
 Two controls ask whether whitening is what helps: `whitening="rotation"` multiplies each view by its own random
 orthogonal matrix, so that views differ without whitening; `feature_dropout` makes them differ by dropped channels.
 Paper against the released code, SupstarZh/WhitenedCSE, which `variant="released_code"` follows:
 - Eq. 2 and 4 write Z^T W for features in rows and a covariance of Z Z^T; Eq. 5's Z W and Z^T Z / n are meant;
-- k is called the groups' number and their size; 384 channels have no invertible covariance over 64 sentences, so it is
-  the number. 384 doesn't divide BERT-large's 1024 channels;
-- Eq. 8 as printed has the positive's cosine with a minus, so that minimising it draws positives apart;
+- k is called both the number of groups and their size. It must be the number, as 384 channels have no invertible
+  covariance over 64 sentences. 384 doesn't divide BERT-large's 1024 channels;
+- Eq. 8 as printed has the positive's cosine with a minus, so that minimising it pushes positives apart;
 - the code encodes a sentence m times with dropout, the paper's text once (`views`);
-- the code cuts the sentence-major batch in m blocks of rows and whitens each as if it were a view: a block holds all
-  views of n/m sentences, which share permutation and statistics, and duplicates enter the covariance; it has no eps;
-- the whitening matrix is rebuilt outside the graph, so it has no gradient: the paper is silent, `detach` follows;
-- the head's output is called the representation, but it is [CLS]: the head is dropped at test;
-- the momentum of statistics over all channels (Eq. 13) has no value in the paper and no effect at test;
+- the code cuts the sentence-major batch into m blocks of rows and whitens each as if it were a view. A block holds all
+  views of n/m sentences, which share permutation and statistics. Duplicates enter the covariance. It has no eps;
+- the code makes the whitening matrix outside the graph, so it has no gradient. The paper doesn't say; see `detach`;
+- the head's output is called the representation, but that is [CLS]: the head is dropped at test;
+- the paper gives no value for the momentum of statistics over all channels (Eq. 13); it has no effect at test;
 - its script has 128 groups, a learning rate of 1e-5 and a batch of 128 on each of two devices, whose negatives and
   statistics stay apart.
 """
@@ -60,7 +60,7 @@ def multi_positive(
     *,
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return sum_p w_p InfoNCE(anchor, positive_p), negatives of each positive's view, in nats (Eq. 7); w_p are 1."""
+    """Return sum_p w_p InfoNCE(anchor, positive_p), in nats (Eq. 7); negatives are of p's view. By default, w_p = 1."""
     shares = zip(_check_weights(weights, len(positives)), positives, strict=True)
     return torch.stack([w * info_nce(anchor, p, temperature, left_out=left_out) for w, p in shares]).sum()
 
@@ -74,10 +74,11 @@ def multi_positive_inside(
     printed: bool = False,
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the loss with its sum inside the logarithm, in nats (Eq. 8): the hardest positive counts most; w_p are 1.
+    """Return the loss with its sum inside the logarithm, in nats (Eq. 8): the hardest positive counts most.
 
     As intended: 1/n sum_i log sum_p w_p exp(CE_ip), CE_ip the i-th term of InfoNCE(anchor, positive_p). As printed:
-    1/n sum_i -log sum_p w_p exp(-s_p,ii) / sum_j exp(s_p,ij), s = cos/t, least where positives are opposite.
+    1/n sum_i -log sum_p w_p exp(-s_p,ii) / sum_j exp(s_p,ij), s = cos/t, least where positives are opposite. By
+    default, w_p = 1.
     """
     if len(anchor) < 2:
         raise ValueError(f"multi_positive_inside needs at least two pairs, got {len(anchor)}")
@@ -100,7 +101,7 @@ def _check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class WhitenedCSE:
-    """`groups` is the paper's k, `positives` its m, the anchor among them, `weights` its lambda, () for ones."""
+    """`groups` is the paper's k, `positives` its m (with the anchor), `weights` its lambda, all ones if empty."""
 
     name: ClassVar[str] = "whitenedcse"
     version: ClassVar[int] = 1
@@ -108,13 +109,13 @@ class WhitenedCSE:
     leaves_out_duplicates: ClassVar[bool] = True
 
     temperature: float = 0.05
-    groups: int = 384  # how many, of both group whitenings
+    groups: int = 384  # their number, for both group whitenings
     whitening: Literal["shuffled_group", "group", "pca", "zca", "channel", "rotation", "none"] = "shuffled_group"
     views: Literal["shared", "dropout"] = "shared"  # one pass for all views, or one with its own "dropout" for each
     positives: int = 3
     objective: Literal["outside", "inside", "inside_printed"] = "outside"  # Eq. 7; Eq. 8 as intended and as printed
     weights: tuple[float, ...] = ()
-    normalise: bool = False  # features to length 1 before whitening: channels' variances then come closer to eps
+    normalise: bool = False  # features to length 1 before whitening, which brings channels' variances closer to eps
     momentum: float = 0.99  # Eq. 13, "pca" and "zca" only
     detach: bool = True
     eps: float = 1e-5
@@ -155,7 +156,7 @@ class WhitenedCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return the loss of the first view against each other one, whitened and projected (Eq. 7 or 8), in nats."""
+        """Return the loss of the first view against the others, whitened and projected (Eq. 7 or 8), in nats."""
         text, m, left_out = batch["text"], self.positives, batch.duplicates
         features = encode(text) * m if self.views == "shared" else encode(*[text] * m)
         if self.feature_dropout:  # drawn from the step's dropout stream, after the encoder's

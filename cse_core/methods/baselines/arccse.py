@@ -1,8 +1,8 @@
-"""ArcCSE (Zhang et al., ACL 2022): a margin in the positive pair's angle, and an order of masked versions.
+"""ArcCSE (Zhang et al., ACL 2022): a margin on the positive pair's angle, and an order of masked versions.
 
-ArcCon: theta_ij = arccos cos(z1_i, z2_j), and the positive's angle is made wider by m = 10 degrees:
+ArcCon: theta_ij = arccos cos(z1_i, z2_j), and the positive's angle is widened by m = 10 degrees:
 L_arc = mean_i -log( e^{cos(theta_ii + m)/tau} / ( e^{cos(theta_ii + m)/tau} + sum_{j != i} e^{cos theta_ij/tau} ) ).
-Triplet: x' has 20 % of the wordpieces of x masked, x'' these and more, 40 % in all. A sentence is nearer to x' than to
+Triplet: x' has 20 % of the wordpieces of x masked, and x'' has 40 %, these included. A sentence is nearer to x' than to
 x'': L_tri = mean_i relu( cos(h_i, h''_i) - cos(h_i, h'_i) + m_tri ), m_tri = 0, over passes without dropout.
 L = L_arc + lambda L_tri, lambda = 0.1.
 
@@ -12,7 +12,7 @@ There is no official code. From the paper and one third-party version: temperatu
 no dropout in the triplet's passes. Ours (see `substituted`): spans of one to three wordpieces at random places;
 triplets of sentences of at least 20 wordpieces, where the paper says only long ones; SimCSE's batch, rate and epochs.
 Paper against that version:
-- E1: it has the margin only where the cosine is positive, `margin_form="easy"`; "monotone" goes down linearly beyond
+- E1: it has the margin only where the cosine is positive, `margin_form="easy"`; "monotone" falls linearly beyond
   theta + m = 180 degrees, where the exact form would rise again;
 - E2, not followed: its triplets are all pairs of the batch, so they mix sentences; the paper's are per sentence.
 """
@@ -47,7 +47,7 @@ from cse_core.methods.mlm import Masking
 from cse_core.space import LogUniform, Space
 
 LONGEST_SPAN = 3  # wordpieces
-STEEPEST = 1e-12  # least 1 - cos^2 in the slope of an angle's sine, which is infinite at 0 and 180 degrees
+STEEPEST = 1e-12  # smallest 1 - cos^2 in the slope of an angle's sine, which is infinite at 0 and 180 degrees
 
 
 def add_margin(cosine: Float[Tensor, " n"], margin_degrees: float, form: str = "exact") -> Float[Tensor, " n"]:
@@ -107,15 +107,15 @@ def triplet_loss(
 def mask_spans(
     tokens: Tokens, spans: Int[Tensor, "n k 2"], light: float, heavy: float, mask_id: int
 ) -> tuple[Tokens, Tokens]:
-    """Return x' and x'': round(share w) wordpieces masked, at least 1, the second's the first's and more.
+    """Return x' and x'', each with round(share w) wordpieces masked, at least 1; x'' masks those of x' and more.
 
-    `spans` are starts and lengths among a sentence's w wordpieces. Their places are masked from the first span on, each
-    from left to right, until there are enough; places of a span outside the sentence are skipped.
+    `spans` are starts and lengths among a sentence's w wordpieces. They are masked one after another, each from left to
+    right, until enough wordpieces are masked. Places of a span outside the sentence are skipped.
     """
     inside = wordpieces(tokens)
     words = inside.sum(1, keepdim=True)
     at = torch.arange(inside.shape[1], device=inside.device)
-    start = spans[:, :, :1] + 1  # behind the first special token
+    start = spans[:, :, :1] + 1  # after the first special token
     covers = (at >= start) & (at < start + spans[:, :, 1:]) & inside.unsqueeze(1)
     number = torch.arange(spans.shape[1], device=inside.device).unsqueeze(1)
     turn = number.where(covers, spans.shape[1]).amin(1) * len(at) + at
@@ -129,7 +129,7 @@ def mask_spans(
 
 
 def draw_spans(tokens: Tokens, generator: torch.Generator) -> Int[Tensor, "n t 2"]:
-    """Return a span from every wordpiece, one to three long, in a random order: together they cover the sentence."""
+    """Return a span from each wordpiece on, one to three long, in random order; together they cover the sentence."""
     inside = wordpieces(tokens)
     keys = rand(*inside.shape, generator=generator, device=inside.device).masked_fill(~inside, 2.0)
     starts = keys.argsort(1) - 1
@@ -175,7 +175,7 @@ class ArcCSE:
         return "own spans, own choice of long sentences and SimCSE's training settings for unpublished ones"
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """Return the tanh head and, where there are triplets, what masking needs of the tokenizer."""
+        """Return the tanh head and, if there are triplets, what masking needs from the tokenizer."""
         modules = tanh_head(self, encoder, generator)
         if self.triplet_weight:
             check_surrounded(self, encoder.tokenizer)

@@ -1,8 +1,8 @@
 """Edits of token ids: shuffled, inverted, shortened and lengthened sentences (PCL, Wu et al., EMNLP 2022).
 
-They work on the wordpieces between a sentence's first and last token, which stay. Each edit is a pure function of the
-Tokens and of the choices made; `augment` draws the choices. What lies behind a mask is never read. Nothing waits for a
-GPU: choices are tensors, and shapes follow only from the arguments.
+They change the wordpieces between a sentence's first and last token, which stay. Each edit is a pure function of the
+Tokens and of random choices, which `augment` draws. Padding is never read. Nothing waits for a GPU: choices are
+tensors, and shapes follow only from the arguments.
 """
 
 import torch
@@ -13,7 +13,7 @@ from cse_core.graph import rand
 from cse_core.method import Tokens
 
 EDITS = ("shuffle", "inverse", "deletion", "repetition")
-FEWEST = 3  # wordpieces of a sentence that is shortened or lengthened
+FEWEST = 3  # wordpieces that a sentence must have to be shortened or lengthened
 
 
 def wordpieces(tokens: Tokens) -> Bool[Tensor, "n t"]:
@@ -85,7 +85,7 @@ def insert_copies(
     at = torch.arange(widest, device=tokens.ids.device).expand(len(counts), -1)
     index = at.clamp(max=tokens.ids.shape[1] - 1)
     for k in range(sources.shape[1]):
-        source, place = sources[:, k : k + 1] + 1, places[:, k : k + 1] + 1  # behind the first special token
+        source, place = sources[:, k : k + 1] + 1, places[:, k : k + 1] + 1  # after the first special token
         moved = torch.where(at == place, source, at - (at > place).long())
         index = index.gather(1, moved.where((k < counts).unsqueeze(1), at))
     mask = at < lengths.unsqueeze(1)
@@ -101,11 +101,11 @@ def augment(
     max_length: int = 32,
     deletion: str = "place",
 ) -> Tokens:
-    """Return the sentences after one of EDITS, each by choices of its own.
+    """Return the sentences after one of EDITS, each with its own random choices.
 
-    shuffle: a uniform permutation. inverse: the order reversed. deletion: a share of the wordpieces removed, or, by
-    `deletion="value"`, the first ones of their values. repetition: for a share, a copy of a uniformly drawn wordpiece
-    at a uniformly drawn place, up to `max_length` tokens (see `edit_count`).
+    shuffle: a uniform permutation. inverse: the order reversed. deletion: a share of the wordpieces removed; with
+    `deletion="value"`, the first ones with the same values. repetition: for a share, a copy of a uniformly drawn
+    wordpiece is inserted at a uniformly drawn place, up to `max_length` tokens (see `edit_count`).
     """
     if kind == "inverse":
         return invert(tokens)

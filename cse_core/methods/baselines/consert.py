@@ -1,21 +1,21 @@
-"""ConSERT (Yan et al., ACL 2021): contrast of two views that cheap changes of the embedding matrix make.
+"""ConSERT (Yan et al., ACL 2021): contrast of two views made by cheap changes of the embedding matrix.
 
-The model's own dropout is off. In view 1 a share of the embedding output's features is set to zero, in view 2 the
-tokens' positions are shuffled; other settings set tokens or single entries to zero. r is the mean of the last layer,
-without a head. NT-Xent over the 2n vectors of both views, p(i) the other view of i:
+The model's own dropout is off. View 1 sets a share of the embedding output's features to zero; view 2 shuffles the
+tokens' positions. Other settings set tokens or single entries to zero. r is the mean of the last layer, without a head.
+The loss is NT-Xent over the 2n vectors of both views, with p(i) as the other view of i:
 l_i = -log( e^{cos(r_i, r_p(i))/t} / sum_{k != i} e^{cos(r_i, r_k)/t} ), mean over 2n.
 
 Relations: without changes, with dropout, `contrast="one_way"`, `head="tanh"`, temperature 0.05 and [CLS] it is SimCSE,
 bit for bit. Under its own loss it never is: 2n - 1 candidates, two directions.
 Paper against the released code, yym6472/ConSERT:
-- D1: it trains on the sentences of the seven test sets (corpus `sts_texts`), as paper and README state. Rows on it
-  are marked; the control is the scale's Wikipedia;
+- D1: it trains on the sentences of the seven test sets (corpus `sts_texts`), as paper and README state. Rows trained on
+  it are marked; the control is the scale's Wikipedia;
 - D2: the README's vectors are means of the last two layers. Loss and dev scores of the code read only the last layer,
   as the default here; rows are scored with `top2_mean`, as its final test is;
-- D3: its loss is twice the paper's times 0.15, which AdamW feels only in clipping; here the paper's mean;
+- D3: its loss is twice the paper's times 0.15, which affects AdamW only through clipping; here the paper's mean;
 - D4: its scripts have learning rate 5e-7, the default; its author names 2e-7 and 2e-5 in issue 1;
 - D5: dropout is off in the base script, and on, with one view unchanged, in the large one;
-- D6: it stops after ten evaluations without a better one; here it never stops early, which keeps the same checkpoint
+- D6: it stops after ten evaluations without improvement; here it never stops early, which keeps the same checkpoint
   unless a later one is better;
 - its AdamW has eps 1e-6 and no bias correction; here PyTorch's. With 10 % warm-up that matters for some tens of steps.
 """
@@ -59,7 +59,7 @@ def view(tokens: Tokens, kind: str, rate: float, width: int, generator: torch.Ge
 
 
 class EmbeddingWidth(nn.Module):
-    """How wide the embedding output is: what a view has to know of the encoder."""
+    """The width of the embedding output, which `view` needs."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class ConSERT:
                 check(f"{name}_rate", rate, lambda r: r == 0, f"0 for {kind}, which has no rate")
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
-        """The head, if there is one, and the width of the embedding output."""
+        """Return the head, if there is one, and the width of the embedding output."""
         if {self.first, self.second} != {"none"}:
             encoder.check_can_scale()
         modules = tanh_head(self, encoder, generator) if self.head == "tanh" else nn.ModuleDict()

@@ -1,11 +1,11 @@
 """CT, Contrastive Tension (Carlsson et al., ICLR 2021): two encoders agree on one sentence and not on different ones.
 
-Two copies f1, f2 of the backbone, both trained, both without dropout. A batch is groups of K + 1 sentences: f1 reads
-the first of a group, f2 all of it. x = f1(a) . f2(b) of a pair, a plain dot product of means over the last layer;
-L = mean over pairs of log(1 + e^-x) if both are the same sentence, else of log(1 + e^x). f2 is kept.
+Two copies of the backbone, f1 and f2, are trained without dropout. A batch consists of groups of K + 1 sentences: f1
+reads the first of a group, f2 all of it. For a pair, x = f1(a) . f2(b) is the dot product of means over the last layer.
+L = mean over pairs of log(1 + e^-x) if both are the same sentence, otherwise of log(1 + e^x). f2 is kept.
 
-Relations: no setting is SimCSE. `negatives=0` leaves pairs of the same sentence, on which the two can agree at no cost:
-a check that the others matter.
+Relations: no setting is SimCSE. `negatives=0` leaves only pairs of the same sentence, on which the two encoders can
+agree at no cost: a check that the other pairs matter.
 Paper against the authors' code, FreddeFrallan/Contrastive-Tension, and sentence-transformers':
 - D1: in the paper's figure the anchor is in all pairs of a group, (A, A), (A, B), ..., (A, H), the default. In the code
   each other pair is of two further sentences: `pairs="independent"`, groups of 1 + 2K;
@@ -13,7 +13,7 @@ Paper against the authors' code, FreddeFrallan/Contrastive-Tension, and sentence
 - D3: the authors clip no gradient; this project's training clips its norm at 1;
 - D4: their code scores, at each evaluation, whichever copy is better on dev; here always f2;
 - D5: their code has dropout off; the paper has no statement on it that we found;
-- D6: their pairs are drawn with replacement, so two different ones may be one sentence; here only duplicates may.
+- D6: they draw pairs with replacement, so a pair of "different" sentences may be one; here only duplicates may.
 """
 
 from collections.abc import Mapping
@@ -35,16 +35,16 @@ Pairs = Literal["anchored", "independent"]
 def pair_losses(
     first: Float[Tensor, "p d"], second: Float[Tensor, "p d"], same: Bool[Tensor, " p"]
 ) -> Float[Tensor, " p"]:
-    """Return log(1 + e^-x) of each pair that is one sentence, else log(1 + e^x), x the dot product; in nats."""
+    """Return log(1 + e^-x) of pairs of the same sentence and log(1 + e^x) of others, x the dot product; in nats."""
     products = (first * second).sum(1)
     return F.softplus(torch.where(same, -products, products))
 
 
 def group_pairs(sentences: int, negatives: int, pairs: str = "anchored") -> tuple[list[int], list[int]]:
-    """Return which sentence f1 reads and which f2 reads of each pair, by their rows in a batch.
+    """Return the rows of the batch that f1 reads and those that f2 reads, one of each per pair.
 
-    Anchored: the first of each K + 1 with each of them. Independent: of each 1 + 2K the first with itself, and K pairs
-    of the others. A last group that is not full makes as many pairs as it can.
+    Anchored: the first of each K + 1 with each of them. Independent: the first of each 1 + 2K with itself, and K pairs
+    of the others. An incomplete last group makes as many pairs as it can.
     """
     left: list[int] = []
     right: list[int] = []
@@ -100,7 +100,7 @@ class CT:
 
 
 def _rows(tokens: Tokens, rows: list[int]) -> Tokens:
-    """Return the distinct ones of some rows, in their order."""
+    """Return the distinct ones of these rows, in ascending order."""
     distinct = to_device(torch.tensor(sorted(set(rows))), tokens.ids.device)
     return Tokens(tokens.ids[distinct], tokens.mask[distinct])
 

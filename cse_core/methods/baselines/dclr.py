@@ -1,23 +1,23 @@
 """DCLR (Zhou et al., ACL 2022): debiased contrast with noise vectors as further negatives.
 
-In-batch negatives are biased twice: some mean nearly the same as the sentence, and all lie in a narrow cone. A finished
-SimCSE encoder, the complement, takes out negatives j whose vectors have cos(c_i, c_j) >= phi; Gaussian vectors, moved
-a little uphill on the loss, are added for all sentences of the batch:
+In-batch negatives are biased in two ways: some mean nearly the same as the sentence, and all lie in a narrow cone. A
+finished SimCSE encoder, the complement, excludes negatives j with cos(c_i, c_j) >= phi. Gaussian vectors, moved a
+little uphill on the loss, are further negatives for all sentences of the batch:
 L = mean_i -log( e^{s_ii} / ( sum_j A_ij e^{s_ij} + sum_k e^{cos(z1_i, v_k)/tau} ) ), s_ij = cos(z1_i, z2_j)/tau.
-Large models start from SimCSE's large checkpoint (`initial`); their complement is the base size as well.
+Large models start from SimCSE's large checkpoint (`initial`); their complement, too, has the base size.
 
-Relations: SimCSE with no noise and a threshold above 1, bit for bit. The complement is RankCSE's teacher under another
-use: a vector per example in eval mode, computed once, without gradient.
+Relations: SimCSE with no noise and a threshold above 1, bit for bit. The complement resembles RankCSE's teacher: a
+vector per example in eval mode, computed once, without gradient.
 Paper against the released code, RUCAIBox/DCLR:
-- E1: its weights multiply the logit, so an excluded negative still counts e^0 = 1: `exclusion="logit"`;
-- E2: its loss is the mean binary cross-entropy over all n (n + m) entries of the softmax: `objective="binary"`. As it
-  is written there, it is NaN in fp32 as soon as a probability rounds to 1;
+- E1: its weights multiply the logit, so an excluded negative still counts as e^0 = 1: `exclusion="logit"`;
+- E2: its loss is the mean binary cross-entropy over all n (n + m) entries of the softmax: `objective="binary"`. As
+  written there, it is NaN in fp32 as soon as a probability rounds to 1;
 - E3: four steps of 1e-3 turn a vector of length sqrt(768) by at most 1.5e-4 rad, so the negatives are random noise;
   `steps=0` is the control, `step_size=1.0` tests the idea. `ascent="noise_only"` climbs the paper's non-uniformity
-  loss, which has the other sentences' views left out, where the code climbs the whole contrast;
+  loss, which leaves out the other sentences' views; the code climbs the whole contrast;
 - E5 to E7, not followed: it trains without attention mask, on the pre-trained pooler below the head, and its complement
-  has dropout. Here the complement's vectors are [CLS] in eval mode, so phi means another quantity than the one that was
-  tuned: see the term `share_excluded`;
+  has dropout. Here the complement's vectors are [CLS] in eval mode, so phi applies to another quantity than the one it
+  was tuned for: see the term `share_excluded`;
 - E8: its comparison with phi is strict, the paper's isn't, as here;
 - E9: where the gradient of a noise vector is 0, the code's division makes it a zero vector; here it stays as drawn.
 """
@@ -38,13 +38,13 @@ from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check,
 from cse_core.run import Pretrained, Run
 from cse_core.space import Space
 
-SAMPLE = 1000  # examples whose cosines show what share of the negatives the threshold excludes
+SAMPLE = 1000  # examples from which the share of negatives that the threshold excludes is estimated
 
 
 def instance_weights(
     first: Float[Tensor, "n d"], second: Float[Tensor, "n d"], threshold: float
 ) -> Float[Tensor, "n n"]:
-    """Return A: 0 where the complement's cosine of two sentences reaches the threshold, else 1; 1 on the diagonal.
+    """Return A: 0 where the complement's cosine of two different sentences reaches the threshold, otherwise 1.
 
     `first` and `second` are the complement's vectors of the two views, here the same. A threshold of -1 excludes all
     negatives, one above 1 none.
@@ -101,9 +101,9 @@ def debiased_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean loss of picking z2[i] for z1[i] among batch and noise, in nats, where `weights` are 0 or 1.
 
-    An excluded negative has no share in the sum for exclusion "zero", and e^0 = 1 for "logit" (E1). Objective "binary"
+    An excluded negative adds nothing to the sum for exclusion "zero", and e^0 = 1 for "logit" (E1). Objective "binary"
     is -(y log p + (1 - y) log(1 - p)), p the softmax, averaged over all n (n + m) entries (E2). Noise is a constant.
-    Negatives `left_out` have neither a share in the sum nor an entry.
+    Negatives that are `left_out` count neither in the sum nor as entries.
     """
     n = len(z1)
     if n + len(noise) < 2:
@@ -118,9 +118,8 @@ def debiased_loss(
     positive = logits.log_softmax(1).diagonal()
     others = ~torch.eye(*logits.shape, dtype=torch.bool, device=z1.device)
     negative = torch.where(others, log_one_minus_softmax(logits), 0)
-    return -(positive.sum() + negative.sum()) / (
-        logits.numel() if left_out is None else logits.numel() - left_out.sum()
-    )
+    entries = logits.numel() if left_out is None else logits.numel() - left_out.sum()
+    return -(positive.sum() + negative.sum()) / entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +157,7 @@ class DCLR:
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:
-        """The encoder whose weights are the first ones, and its rule (see method.starting_encoder)."""
+        """The encoder whose weights training starts from, and its selection rule (see method.starting_encoder)."""
         return None if self.initial is None else (self.initial, self.select)
 
     def targets(self, source: Source) -> Targets:
@@ -185,7 +184,7 @@ class DCLR:
         return (text,)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views, in nats, without likely false negatives; noise vectors are further negatives."""
+        """Return the contrast of two dropout views without likely false negatives but with noise negatives, in nats."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         n = len(z1)
         weights = torch.ones(n, n, device=z1.device)
@@ -223,7 +222,7 @@ class DCLR:
 def with_complement(
     recipe: Recipe, complement: Run | Pretrained | None, select: str, initial: Run | Pretrained | None = None
 ) -> Recipe:
-    """Return a published recipe with its complement and, for a large model, its start: runs of the study at hand."""
+    """Return a published recipe with its complement and, for a large model, its start, which are runs of a study."""
     return replace(recipe, method=with_fields(recipe.method, complement=complement, initial=initial, select=select))
 
 

@@ -1,25 +1,25 @@
-"""ESimCSE (Wu et al., COLING 2022): SimCSE with a lengthened second view, and negatives of earlier batches.
+"""ESimCSE (Wu et al., COLING 2022): SimCSE with a lengthened second view, and negatives from earlier batches.
 
-Both views of SimCSE have the same length, which is a shortcut: here a few word pieces of one view are written twice.
-Further negatives cost no pass with gradient: a queue of vectors of earlier batches, from a slow copy of the encoder.
+Both views of SimCSE have the same length, which is a shortcut. Here a few word pieces of one view are repeated. Further
+negatives, which need no pass with gradient, are a queue of vectors of earlier batches by a slow copy of the encoder.
 
 With z = tanh(W h + b) and the queue's vectors q,
 L = -1/n sum_i log( e^{cos(z1_i, z2_i)/t} / (sum_j e^{cos(z1_i, z2_j)/t} + sum_k e^{cos(z1_i, q_k)/t}) ).
-Then slow <- lambda slow + (1 - lambda) online, and the head of the slow encoder's vectors of the plain sentences,
-without dropout, enters the queue; its oldest vectors leave.
+Then slow <- lambda slow + (1 - lambda) online. The slow encoder reads the plain sentences without dropout, the head
+projects its vectors, and these enter the queue, whose oldest vectors leave.
 
 Relations: SimCSE with `repetition=0` and `queue_size=0`, bit for bit; with a queue the first step is SimCSE's.
 Paper against the released code, caskcsg/sentemb:
 - D1: the slow encoder of the published runs started from random weights. The code copies the online weights before it
-  loads the checkpoint; all four released logs list the copy's tensors as newly initialised. Half of that start is left
+  loads the checkpoint; all four released logs list the copy's tensors as newly initialised. Half of that start remains
   after 138 steps, 6e-7 at the selected step. `slow_start="random"` follows it;
 - D2: the paper repeats 0 to max(2, rate N) of N word pieces; the code 0 to min(10, rate (N + 2)) - 1, so none of four
   word pieces or fewer at rate 0.32: `limit="released_code"`;
-- D3: what the queue encodes, the plain sentence under the trained head, is the code's: the paper is silent;
-- D4: a batch larger than the queue leaves it, in the code, too long after the first step; here it never is;
+- D3: the paper does not say what enters the queue; the plain sentence under the trained head is the code's choice;
+- D4: in the code, a batch larger than the queue makes it too long after the first step; here it never is;
 - D5: the code's checkpoints hold neither queue nor slow encoder, so resuming loses them; here it does not.
-Repetitions are drawn with the examples, as in the code; with one epoch that is the same as in each step. A sentence's
-ids seed its draw, which depends on nothing else.
+Repetitions are drawn with the examples, as in the code; with one epoch that is the same as drawing them in each step. A
+sentence's draw depends only on its ids, which seed it.
 """
 
 import random
@@ -53,15 +53,15 @@ def repetition_limit(pieces: int, rate: float, limit: str = "paper") -> int:
 
 
 def repeat(ids: Sequence[int], places: Sequence[int]) -> list[int]:
-    """Return the ids with those at the given places written twice, in place."""
+    """Return the ids with each one at the given places repeated right after itself."""
     twice = set(places)
     return [copy for place, token in enumerate(ids) for copy in [token] * (1 + (place in twice))]
 
 
 def drawn_places(ids: Sequence[int], rate: float, limit: str = "paper") -> list[int]:
-    """Return which places of a sentence between its two special tokens are repeated, seeded by its ids.
+    """Draw the places to repeat between a sentence's two special tokens, seeded by its ids.
 
-    How many is uniform from 0 to the limit; they are drawn without replacement.
+    Their number is uniform from 0 to the limit; they are drawn without replacement.
     """
     draw = random.Random(seed_for(0, f"repetition/{list(ids)}"))
     inner = range(1, len(ids) - 1)
@@ -69,9 +69,9 @@ def drawn_places(ids: Sequence[int], rate: float, limit: str = "paper") -> list[
 
 
 def set_random(backbone: Any, generator: torch.Generator) -> None:
-    """Give a backbone the weights that BERT has before it is trained at all.
+    """Reset a backbone to random weights, as BERT has them before pre-training.
 
-    Normal with the deviation of its configuration, zero for biases and padding, one for the scales of LayerNorm.
+    They are normal with the deviation of its configuration, zero for biases and padding, one for LayerNorm's scales.
     """
     deviation = backbone.config.initializer_range
     for part in backbone.modules():
@@ -115,7 +115,7 @@ class ESimCSE:
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
-        """`text`, cut to max_length, and `repeated`: its ids with some twice, so it may be longer than max_length."""
+        """Return `text`, cut to max_length, and `repeated`: its ids with repetitions, maybe longer than max_length."""
         columns = single_column(self, texts, tokenizer, max_length)
         if not self.repetition:
             return columns
@@ -140,7 +140,7 @@ class ESimCSE:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return InfoNCE of both views, in nats, the queue as further negatives; then the queue takes this batch."""
+        """Return InfoNCE of both views, in nats, with the queue as further negatives; then add this batch to it."""
         text, head = batch["text"], modules["head"]
         z1, z2 = (head(h) for h in encode(text, batch["repeated"] if self.repetition else text))
         queue: Any = dict(modules.items()).get("queue")

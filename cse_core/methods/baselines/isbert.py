@@ -3,15 +3,15 @@
 Convolutions of 1, 3 and 5 tokens over BERT's last states give a local vector c of each token; their mean over a
 sentence's tokens is its vector g, at test too: the convolutions are part of the encoder (the poolings "ngrams"). With
 T = c . g for each of a batch's N tokens and n sentences, sp(x) = log(1 + e^x):
-L = mean over a token's own sentence of sp(-T) + mean over all N (n - 1) other pairs of sp(T), the estimate of mutual
-information by Jensen and Shannon.
+L = mean over a token's own sentence of sp(-T) + mean over all N (n - 1) other pairs of sp(T). This is the
+Jensen-Shannon estimate of mutual information.
 
 Relations: no setting is SimCSE, which has one pass of a sentence for each of two views; here there is one pass.
 Paper against the released code, yanzhangnlp/IS-BERT:
 - D1: the paper's convolutions have ReLU, the default; the code's have none: `Run.pooling="ngrams_linear"`;
-- D2: the code's convolutions run over the padded batch, so that states of padding get into the windows at a
-  sentence's end and a vector depends on its batch; here zeros are outside a sentence;
-- D3: the code's loss is 2 log 2 less, a constant;
+- D2: the code's convolutions run over the padded batch. States of padding enter the windows at a sentence's end, so a
+  vector depends on its batch. Here places outside a sentence are zeros;
+- D3: the code's loss is smaller by a constant, 2 log 2;
 - D4: the code selects by the best of four measures on dev (cosine, Manhattan, Euclidean, dot); here cosine;
 - D5: the code's means over tokens give long sentences more weight, the default; `weighting="sentences"` gives all
   sentences the same, as the paper's formula may be read;
@@ -43,8 +43,8 @@ def jsd_losses(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the mean of sp(-T) over each token and its own sentence, and of sp(T) over each and the others, in nats.
 
-    T is the dot product, `owners` the row of each token's sentence. A token counts 1 / N, or with the weighting
-    "sentences" as much as makes all sentences count the same.
+    T is the dot product, `owners` the row of each token's sentence. A token's weight is 1 / N. With the weighting
+    "sentences", all sentences have the same total weight.
     """
     if len(sentences) < 2:
         raise ValueError(f"the loss of IS-BERT needs at least two sentences, got {len(sentences)}")
@@ -58,7 +58,7 @@ def jsd_losses(
 
 @dataclass(frozen=True, kw_only=True)
 class ISBERT:
-    """`weighting` says what counts the same, all tokens or all sentences.
+    """`weighting` gives the same weight to all tokens or to all sentences.
 
     ReLU or none is the encoder's pooling, "ngrams" or "ngrams_linear".
     """
@@ -84,7 +84,7 @@ class ISBERT:
         return nn.ModuleDict({"ngrams": encoder.ngrams})
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Bring each token near its own sentence and away from the batch's others, in one pass; in nats."""
+        """Return the loss that draws each token to its own sentence and away from the others, in nats, in one pass."""
         text = batch["text"]
         ngrams: Any = modules["ngrams"]
         local = ngrams.ngrams(encode.states(text), text.mask)

@@ -1,18 +1,19 @@
 """L2P-CSR (Zhou et al., TASLP 2023): weaken the tokens and features whose weakening makes the contrast hardest.
 
-At the k lowest places (embedding output, then layers' outputs) a state is multiplied by (M + N)/2: M is 0 or 1 for each
-token of each view, N for each feature, one for the batch. They come from scores u and v, drawn anew for each batch:
-M = 1[u > rho], N = 1[v > rho]. Four times the scores climb the contrast U = InfoNCE(z1, z2) of a pass with the current
-masks: u <- clip(u + 0.1 g/|g|, 0, 1), g = dU/dM taken at the 0/1 masks, and v alike. A last pass with the final
+The k lowest states (embedding output, then layers' outputs) are multiplied by (M + N)/2. M is 0 or 1 for each token of
+each view; N is 0 or 1 for each feature, shared by the batch. They come from scores u and v, drawn anew for each batch:
+M = 1[u > rho], N = 1[v > rho]. In four steps the scores climb the contrast U = InfoNCE(z1, z2) of a pass with the
+current masks: u <- clip(u + 0.1 g/|g|, 0, 1), g = dU/dM taken at the 0/1 masks; v likewise. A last pass with the final
 masks gives the loss. At test there are no factors.
 
 Relations: SimCSE from the same start with rho below 0 and no steps, bit for bit. With only `steps=0` it is a
 random perturbation, the control. Training starts from a finished SimCSE encoder (`initial`).
 Facts of the released code, RUCAIBox/L2P-CSR:
-- its script names no start; at a rate of 1e-6 a plain backbone would hardly move, so here it is the study's SimCSE run;
+- its script names no starting checkpoint. At a rate of 1e-6 a plain backbone would hardly move, so here training starts
+  from the study's SimCSE run;
 - E1: |g| is over the last axis. For tokens that has length 1, so a step is the sign of each entry times 0.1;
   `token_norm="row"` takes it over a text's places. A score without gradient becomes 1: its token is kept;
-- E2: nothing is learnt but the encoder; no score outlives its batch. Only scores below 0.45 can change side at all;
+- E2: only the encoder is learnt; no score outlives its batch. Only scores below 0.45 can cross the threshold at all;
 - E3, not followed: its perturbed passes have no attention mask;
 - E4: special tokens are perturbed as well; `spare_specials` keeps them;
 - E5: dropout differs in each pass, so each ascent step sees a different network;
@@ -49,7 +50,7 @@ from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.run import Pretrained, Run
 from cse_core.space import LogUniform, Space
 
-UPSCALED = 2.0**16  # of U before its gradient: half precision would round it to 0, and a step forgets its size
+UPSCALED = 2.0**16  # factor of U, whose gradient half precision would round to 0; a step does not depend on its size
 Scores = Float[Tensor, "*shape"]
 
 
@@ -120,12 +121,12 @@ class L2PCSR:
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:
-        """The encoder whose weights are the first ones, and its rule (see method.starting_encoder)."""
+        """The encoder whose weights training starts from, and its selection rule (see method.starting_encoder)."""
         return None if self.initial is None else (self.initial, self.select)
 
     @property
     def substituted(self) -> str:
-        """What replaces a piece of the paper that is not available; "" where nothing does."""
+        """The substitute for a part of the paper that is not available; "" if there is none."""
         return "" if self.initial is None else "a SimCSE run for the checkpoint that its script starts from"
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
@@ -134,7 +135,7 @@ class L2PCSR:
         return tanh_head(self, encoder, generator)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views, in nats, whose lower states are weakened where that makes it hardest."""
+        """Return InfoNCE of two dropout views, in nats, with lower states weakened where that makes it hardest."""
         text, head, left_out = batch["text"], modules["head"], batch.duplicates
         n, t = text.ids.shape
         rows = 2 * n if self.views == "both" else n
@@ -178,7 +179,7 @@ class L2PCSR:
 
 
 def with_start(recipe: Recipe, initial: Run | Pretrained | None, select: str) -> Recipe:
-    """Return a published recipe with the run of the study at hand that training starts from."""
+    """Return a published recipe with the encoder that training starts from, which is a run of a study."""
     return replace(recipe, method=with_fields(recipe.method, initial=initial, select=select))
 
 

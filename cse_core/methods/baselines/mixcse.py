@@ -1,4 +1,4 @@
-"""MixCSE (Zhang et al., AAAI 2022): a negative that is mixed of the positive and another sentence stays hard.
+"""MixCSE (Zhang et al., AAAI 2022): a negative mixed from the positive and another sentence stays hard.
 
 Random negatives soon give no gradient. For each sentence i with a partner r(i) = i + 1 of its batch,
 u_i = normalised( lambda z2_i + (1 - lambda) z2_r(i) ), lambda = 0.2, is a further negative; no gradient reaches u:
@@ -7,12 +7,11 @@ L = mean_i -log( e^{s_ii} / ( sum_j e^{s_ij} + e^{cos(z1_i, u_i)/tau} ) ), s_ij 
 Relations: SimCSE without mixed negatives (`negatives="none"`), bit for bit. With lambda = 1 the negative is the
 positive itself, so the loss is at least log 2; with lambda = 0 it is the partner, once more and without gradient.
 Paper against the released code, BDBC-KG-NLP/MixCSE_AAAI2022:
-- E1: a column that is left out counts with logit 0 in the code, `excluded="zero"`; negligible at
-  the usual temperature;
+- E1: a column that is left out has logit 0 in the code, `excluded="zero"`; negligible at the usual temperature;
 - E2: the code shares all mixed vectors over the batch, and mixes the first views as well, `negatives="both"`; the paper
-  has one per sentence, `"own"`. `"batch"` shares only those of the second views. Left out is what holds i's positive
-  by its larger share, u_k with r(k) = i, and of the first views' w_i the column of its own partner;
-- the paper mixes unit vectors, the code what the head gives: `normalise_first=False`. So the code is MixCSE(
+  has one per sentence, `"own"`. `"batch"` shares only those of the second views. For i, u_k with r(k) = i is left out,
+  which is mostly i's positive; for w_i, which is mixed of the first views, the column of its own partner is left out;
+- the paper mixes unit vectors, the code the head's outputs: `normalise_first=False`. So the code is MixCSE(
   negatives="both", excluded="zero", normalise_first=False);
 - E3, not followed: it reads the head's output in dev scores and [CLS] in the last test; here both are [CLS].
 """
@@ -55,11 +54,11 @@ def mixed_loss(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE of z1 against z2, in nats, with mixed negatives as further columns.
 
-    "own": cos(z1_i, u_i), one a row. "batch": cos(z1_i, u_k) for every k but partner(k) = i. "both": these, and
-    cos(w_i, z2_j) for every j but partner(i), where w is mixed of z1 as u is of z2. An excluded column has no share in
-    the sum ("drop") or logit 0 ("zero"). With `stop_gradient` u and w are constants. With `duplicates`
-    (copies of sentence i), z2 of a copy has no share in the sum, nor has u_k if partner(k) is a copy, nor, in the third
-    part, z2_j if j is a copy of partner(i).
+    "own": cos(z1_i, u_i), one per row. "batch": cos(z1_i, u_k) for every k but partner(k) = i. "both": these, and
+    cos(w_i, z2_j) for every j but partner(i), where w is mixed from z1 as u is from z2. An excluded column is dropped
+    from the sum ("drop") or has logit 0 ("zero"). With `stop_gradient` u and w are constants. With `duplicates`, which
+    marks copies of sentence i, three more are dropped: z2 of a copy, u_k if partner(k) is a copy, and in the third part
+    z2_j if j is a copy of partner(i).
     """
     if len(z1) < 2:
         raise ValueError(f"mixed_loss needs at least two sentences, got {len(z1)}: none to mix with")
@@ -112,7 +111,7 @@ class MixCSE:
         check_choices(self)
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Contrast two dropout views, in nats, with negatives mixed of each sentence and the next one of the batch."""
+        """Return InfoNCE of two dropout views, in nats, with negatives mixed from each sentence and the next one."""
         z1, z2 = (modules["head"](h) for h in encode(batch["text"], batch["text"]))
         if self.negatives == "none":
             contrastive = info_nce(z1, z2, self.temperature, left_out=batch.duplicates)

@@ -1,7 +1,7 @@
 """MoCoSE (Cao et al., Findings of ACL 2022): momentum contrast for sentences, with a predictor and a long queue.
 
-An online branch p, g, q on the encoder's vector h1 makes the query, a target branch, the moving averages p', g' on the
-slow encoder's vector h2 with its dropout on, the key. No gradient reaches the target branch:
+An online branch p, g, q on the encoder's vector h1 makes the query. A target branch makes the key: moving averages p',
+g' on the slow encoder's vector h2, with dropout on. No gradient reaches the target branch:
 query = q(g(p(h1))), key = g'(p'(h2)), p: Linear; g: Linear, LayerNorm, dropout; q: Linear, LayerNorm, dropout, Linear,
 tanh. L = -1/n sum_i log( e^{cos(query_i, key_i)/t} / sum_k e^{cos(query_i, k)/t} ), k over the n keys and the queue of
 earlier keys. Before the keys of update u = 1, 2, ... the target branch moves with decay 1 - (1 - a)(cos(pi u/T) + 1)/2.
@@ -13,11 +13,11 @@ Paper (and its authors' slides) against the released code, xbdxwyh/mocose:
 - D2: its transfer scores are accuracies on dev sets (`devacc` in `evalTransferModel`);
 - D3: its keys are not detached, so gradient reaches the target projection and, through the frozen encoder, the
   embeddings, which both branches share. Here the whole target branch is slow and without gradient, as the paper says;
-- D4: T is 15,000 whatever a run's length; at batch 64 the decay passes 1 and turns down. `momentum_steps`. Its count of
-  updates is not saved; here it is;
+- D4: T, here `momentum_steps`, is 15,000 whatever a run's length; at batch 64 the decay reaches 1 and falls again. Its
+  count of updates is not saved; here it is;
 - D5: the queue starts with random unit vectors, `first` of them;
-- D6: its p starts from BERT's pre-trained pooling layer, which our backbones and RoBERTa come without: here normal with
-  deviation 0.02, the bias zero, as are all heads;
+- D6: its p starts from BERT's pre-trained pooling layer, which our backbones and RoBERTa don't have. Here p, like all
+  heads, starts with normal weights of deviation 0.02 and zero bias;
 - D7: its adversarial step of 5e-9 is one unit in the last place of an embedding, by another batch's gradient: not here;
 - D8: its corpus has 995,447 lines, as its reader of CSV joins lines at quotes; here all lines.
 """
@@ -61,7 +61,7 @@ class MoCoSE:
 
     name: ClassVar[str] = "mocose"
     version: ClassVar[int] = 1
-    # `momentum_steps` is for one length of training.
+    # Epochs are fixed, as `momentum_steps` fits one length of training.
     space: ClassVar[Space] = {"queue_size": (256, 512, 1024), "momentum": (0.7, 0.85, 0.95), "epochs": ()}
     leaves_out_duplicates: ClassVar[bool] = True
 

@@ -1,6 +1,6 @@
 """PCL (Wu et al., EMNLP 2022): several kinds of positives as a group, and two networks that correct each other.
 
-A sentence's views are the sentence itself, itself again under other dropout, and edits of its wordpieces: shuffle,
+A sentence's views are the sentence itself, the sentence with other dropout, and edits of its wordpieces: shuffle,
 inverse, deletion and repetition, twice each. Encoder f and its peer g, a second copy that is trained with it, read
 all of them. Row i of the logits S(Q, K) has cos(Q_i0, K_ia)/tau of the A positives, then cos(Q_i0, K_j0)/tau of the
 other sentences. L = sum over both networks' Z of InfoNCE(Z_0, Z_1) + positives(S(Z, Z))
@@ -54,7 +54,7 @@ def group_logits(
     temperature: float,
     left_out: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, "n columns"]:
-    """Return S(Q, K): each sentence's first query against its own other keys, then against other sentences' first.
+    """Return S(Q, K): each sentence's first query against its own other keys, then against others' first keys.
 
     Where sentences are `left_out`, the logit is the lowest number, so that their softmax is 0.
     """
@@ -73,7 +73,7 @@ def _entries(left_out: Bool[Tensor, "n n"], logits: Float[Tensor, "n columns"]) 
 def _mean(
     values: Float[Tensor, "n columns"], left_out: Bool[Tensor, "n n"] | None, reduction: str = "entry"
 ) -> Float[Tensor, ""]:
-    """Return the mean over the entries of S that are not left out, or over sentences of the sum over them."""
+    """Return the mean over the entries of S that are not left out, or the mean over rows of their sum."""
     if left_out is None:
         return values.mean() if reduction == "entry" else values.sum(1).mean()
     entries = _entries(left_out, values)
@@ -115,7 +115,7 @@ def cooperation(
 ) -> Float[Tensor, ""]:
     """Return KL(Q || P), P = softmax S(F, F), Q = softmax S(G, G), or across the networks S(F, G) and S(G, F).
 
-    The mean over all entries, or, by reduction "row", over sentences of the sum over a row. In nats.
+    It is the mean over all entries or, with reduction "row", the mean over rows of their sum; in nats.
     """
     first, second = ((f, f), (g, g)) if kind == "self" else ((f, g), (g, f))
     log_p, log_q = (group_logits(*pair, temperature, left_out).log_softmax(1) for pair in (first, second))
@@ -144,7 +144,7 @@ def peer_loss(
     """Return the weighted sum of both networks' terms, and the terms that have a weight; g is None without a peer.
 
     With f and g exchanged, both cooperation terms are the divergences the other way round; the rest stays.
-    Where sentences are `left_out`, no term has one as the other's negative.
+    Where sentences are `left_out`, no term takes one as the other's negative.
     """
     terms: dict[str, Tensor] = {}
     for prefix, z in (("", f), ("peer_", g)):
@@ -209,7 +209,7 @@ class PCL:
         return modules
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
-        """Return contrast, group of positives and cooperation over all views of both networks, drawn anew, in nats."""
+        """Return contrast, group of positives and cooperation over newly drawn views of both networks, in nats."""
         text = batch["text"]
         views = [text, text]
         if self.positive_weight or self.cooperation_weight:
