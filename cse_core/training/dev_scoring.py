@@ -1,6 +1,5 @@
 """A dev set that is scored repeatedly during training: Spearman of cosines, alignment and uniformity."""
 
-from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -22,18 +21,18 @@ class DevScore(NamedTuple):
 
 
 class DevSet:
-    """A dev set that is tokenised once; each call embeds each distinct sentence once."""
+    """A dev set that is tokenised once; each call embeds each distinct text once."""
 
     def __init__(self, encoder: Encoder, evaluation: EvalDataset) -> None:
         table = evaluation.table
         first, second = table["sentence1"][:], table["sentence2"][:]
-        slots = Counter(first + second)
-        ids = [tuple(row) for row in encoder.tokenise(list(slots))]
+        sentences = list(dict.fromkeys(first + second))
+        ids = [tuple(row) for row in encoder.tokenise(sentences)]
         self.exact = evaluation.task not in STS_DEV  # the recorded dev scores of these are not exact
-        place = {key: i for i, key in enumerate(dict.fromkeys(ids if self.exact else slots))}
-        index = {s: place[key] for s, key in zip(slots, ids if self.exact else slots, strict=True)}
-        of_place = {index[s]: row for s, row in zip(slots, ids, strict=True)}
-        self.ids = [of_place[i] for i in range(len(place))]
+        distinct = ids if self.exact else sentences  # what is embedded once
+        place = {key: i for i, key in enumerate(dict.fromkeys(distinct))}
+        index = {s: place[key] for s, key in zip(sentences, distinct, strict=True)}
+        self.ids = list(dict(zip(distinct, ids, strict=True)).values())
         self.first, self.second = [index[s] for s in first], [index[s] for s in second]
         self.counts = torch.bincount(torch.tensor(self.first + self.second))
         self.gold, self.parts = np.asarray(table["score"][:]), table["part"][:]
