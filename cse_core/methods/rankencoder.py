@@ -48,7 +48,7 @@ VIEW_COLUMNS = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "
 def rank_loss(
     rank_similarity: Float[Tensor, "n n"], student_similarity: Float[Tensor, "n n"], lower: float, upper: float
 ) -> Float[Tensor, ""]:
-    """Return the mean squared difference of rho and cosine over the pairs with lower <= R <= upper, else 0 (Eq. 6)."""
+    """Return the mean squared difference of rho and cosine over the pairs with lower <= R <= upper, or 0 (Eq. 6)."""
     chosen = _in_band(rank_similarity, lower, upper).to(student_similarity.dtype)
     return ((rank_similarity - student_similarity).square() * chosen).sum() / (chosen.sum() + 1e-8)
 
@@ -111,7 +111,7 @@ class RankEncoder:
 
     @property
     def starts_from(self) -> tuple[Run | Pretrained, str] | None:
-        """The base and its selection rule if training starts from it (see method.starting_encoder), else None."""
+        """The base and its selection rule if training starts from it (see method.starting_encoder); otherwise None."""
         return None if self.start == "backbone" or self.base is None else (self.base, self.select)
 
     def examples(

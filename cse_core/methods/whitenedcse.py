@@ -6,7 +6,7 @@ The pooled features X (n, d) of one view are whitened by the batch's own statist
 - z = tanh(W Y + b). The m views of a sentence differ by their permutations, so one pass of the encoder gives them all;
 - L = sum_{p=1}^{m-1} lambda_p InfoNCE(z_0, z_p) (Eq. 7), or the sum inside the logarithm (Eq. 8).
 
-Relations: it is SimCSE without whitening, with views by dropout and m = 2. One group is ZCA whitening; d groups of one
+Relations: without whitening, with views by dropout and m = 2, it is SimCSE. One group is ZCA whitening; d groups of one
 channel are batch normalisation without an affine map. Without a permutation the whitening is the same in all views.
 Shared features then make z_0 = z_p, and only negatives count (over all channels, running statistics differ by view).
 Two controls ask whether whitening is what helps: `whitening="rotation"` multiplies each view by its own random

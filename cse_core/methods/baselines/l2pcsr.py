@@ -55,7 +55,7 @@ Scores = Float[Tensor, "*shape"]
 
 
 def binarize(scores: Scores, threshold: float) -> Scores:
-    """Return 1 where a score is above the threshold, else 0."""
+    """Return 1 where a score is above the threshold, otherwise 0."""
     return (scores > threshold).to(scores.dtype)
 
 

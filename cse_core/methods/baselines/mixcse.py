@@ -10,7 +10,7 @@ Paper against the released code, BDBC-KG-NLP/MixCSE_AAAI2022:
 - E1: a column that is left out has logit 0 in the code, `excluded="zero"`; negligible at the usual temperature;
 - E2: the code shares all mixed vectors over the batch, and mixes the first views as well, `negatives="both"`; the paper
   has one per sentence, `"own"`. `"batch"` shares only those of the second views. For i, u_k with r(k) = i is left out,
-  which is mostly i's positive; for w_i, which is mixed of the first views, the column of its own partner is left out;
+  which is mostly i's positive; for w_i, which is mixed from first views, the column of its own partner is left out;
 - the paper mixes unit vectors, the code the head's outputs: `normalise_first=False`. So the code is MixCSE(
   negatives="both", excluded="zero", normalise_first=False);
 - E3, not followed: it reads the head's output in dev scores and [CLS] in the last test; here both are [CLS].
