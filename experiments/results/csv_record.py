@@ -1,12 +1,12 @@
-"""Read and merge the record, the CSVs in mlruns/: the earliest line wins, only remove.py removes lines.
+"""Read the record, the CSV files in mlruns/, and merge results into it: the earliest line wins.
 
-A line of runs.csv is a run by its key: its settings, its teachers, its cost, its device. A line of results.csv is one
-score of one version of its evaluator: (key, select, scorer, task, metric, version). A line of curves.csv is a point
-(key, name, step): the mean of a loss term over the steps since the last point, or a dev score. A line of pairs.csv is a
-difference of two checkpoints on resampled pairs, or of two rows' checkpoints on resampled seeds (independent of each
-other, or paired) and pairs (analysis/pair_bootstrap.py). A line of searches.csv is a trial of a search by its settings:
-its mean dev score over seeds, or its score when it was stopped. Quickstart has a separate folder, so that trying the
-project does not change the committed record. Each folder has a manifest (manifest.py).
+runs.csv has a line per run, by its key: settings, teachers, cost, device. results.csv has a line per score by one
+version of an evaluator: (key, select, scorer, task, metric, version). curves.csv has a line per point: (key, name,
+step), with a dev score or the mean of a loss term over the steps since the last point. pairs.csv has differences of two
+checkpoints over resampled pairs, or of two rows over resampled pairs and seeds, which are independent or paired
+(analysis/pair_bootstrap.py). searches.csv has a line per trial, by its settings: its mean dev score over seeds, or its
+score when it was stopped. Only remove.py deletes lines; evaluate.py replaces its own outdated scores. Quickstart has a
+separate folder, so that trying the project does not change the committed record. Each folder has a manifest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CELL = ["key", "select", "scorer", "task", "metric", "version"]
 POINT = ["key", "name", "step"]
-INDEPENDENT, PAIRED = "independent", "paired"  # how the seeds of two rows are drawn, of those that both have if paired
+INDEPENDENT, PAIRED = "independent", "paired"  # how seeds of two rows are resampled; paired: from those that both have
 DRAWN = ["scale", "first", "second", "column"]  # a difference of two checkpoints over resampled pairs
 TRIAL = ["scale", "search", "trial"]
 RUNS_TABLE = Table(
@@ -39,14 +39,8 @@ RUNS_TABLE = Table(
 )
 RESULTS_TABLE = Table(
     "results.csv",
-    dict.fromkeys(CELL[:-1], str)
-    | {
-        "score": float,
-        "pairs": int,
-        "step": int,
-        "version": int,
-        "commit": str,
-    },  # a retrained run may be scored by other code
+    # `commit` is of the code that scored: a retrained run may be scored by other code.
+    dict.fromkeys(CELL[:-1], str) | {"score": float, "pairs": int, "step": int, "version": int, "commit": str},
     tuple(CELL),
     outcome=("score", "pairs", "step"),
     optional=("score", "pairs", "step"),
@@ -75,7 +69,7 @@ SEARCHES_TABLE = Table(
 TABLES = (RUNS_TABLE, RESULTS_TABLE, CURVES_TABLE, PAIRS_TABLE, SEARCHES_TABLE)
 RUNS, SCORES, CURVES, PAIRS, SEARCHES = (list(table.columns) for table in TABLES)
 RESULTS = [*RUNS, *SCORES[1:]]  # both tables, joined
-MANUAL_RUNS = "own"  # folder, beside the sweeps' `store`, of runs made with run.py and evaluate.py
+MANUAL_RUNS = "own"  # folder, next to the sweeps' `store`, of runs made with run.py and evaluate.py
 REMOVE = "find out which is right, and remove the runs from the other: python experiments/remove.py KEY --mlruns FOLDER"
 UNRECORDED = ("pearson.mean", "pearson.wmean")  # in a run's result.json, not in the record
 
@@ -91,12 +85,12 @@ def is_project_record(mlruns: Path) -> bool:
 
 
 def outputs(mlruns: Path) -> Path:
-    """Return the folder of a record's tables/ and figures/: analysis/ for the committed record, else its folder."""
+    """Return the folder of a record's tables/ and figures/: analysis/ for the committed record, otherwise its own."""
     return MLRUNS.parent / "analysis" if is_project_record(mlruns) else mlruns
 
 
 def check_writable(mlruns: Path) -> None:
-    """Make the folder if need be; refuse a folder that can't be written, before anything is computed."""
+    """Create the folder if it is missing; refuse one that can't be written, before anything is computed."""
     try:
         mlruns.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=mlruns):
@@ -108,7 +102,7 @@ def check_writable(mlruns: Path) -> None:
 
 
 def require(mlruns: Path, *, scores: bool) -> Path:
-    """Return the folder of a record; refuse one that is missing, and with `scores` one without any."""
+    """Return the folder of a record; refuse a missing folder and, with `scores`, one that has no results.csv."""
     if not mlruns.is_dir():
         raise FileNotFoundError(f"--mlruns {mlruns}: no such folder; expected the folder of a record")
     if scores and not any((folder_for(scale, mlruns) / RESULTS_TABLE.name).is_file() for scale in SCALES):
@@ -119,10 +113,8 @@ def require(mlruns: Path, *, scores: bool) -> Path:
 def read_results(scale: str, mlruns: Path = MLRUNS) -> pd.DataFrame:
     """Return every score with its run."""
     folder = folder_for(scale, mlruns)
-    scores, runs = (
-        RESULTS_TABLE.read(folder),
-        RUNS_TABLE.read(folder),
-    )  # runs last: a merge writes the runs of new scores first
+    scores = RESULTS_TABLE.read(folder)
+    runs = RUNS_TABLE.read(folder)  # after the scores: a merge writes runs before their scores
     _refuse_unknown_runs(folder, runs, scores)
     _refuse_unknown_scale(folder, runs, {*SCALES, RELEASED.name, MANUAL_RUNS, scale})
     return scores.merge(runs, on="key", how="left", validate="m:1")[RESULTS]
@@ -176,7 +168,7 @@ def commit_of(environment: Mapping[str, str]) -> str:
 
 
 def score_source(row: Row, seeds: Sequence[int] = ()) -> str:
-    """Return key, selection rule and scorer of a row's scores for its first seed; for several seeds all their keys."""
+    """Return a row's key, selection rule and scorer: the key of its first seed, or those of the given seeds."""
     keys = row.keys()
     named = [keys[seed] for seed in seeds] or list(keys.values())[:1]
     return f"{'+'.join(named)} {row.select} {row.scorer}"
@@ -205,7 +197,7 @@ def arrays_name(task: str, select: str, scorer: str) -> str:
 
 
 def missing_arrays(studies: Iterable[Study], mlruns: Path) -> list[tuple[str, Path]]:
-    """Return the arrays that figures need and the record lacks: the run's key and the path in the record."""
+    """Return the arrays that figures need and the record does not have: each run's key and the path in the record."""
     targets = {
         arrays_path(folder_for(study.scale.name, mlruns), key, row.select, str(row.scorer), task): key
         for study in studies
@@ -222,17 +214,17 @@ def arrays_in_run_folder(store: Path, key: str, target: Path) -> Path:
     return store / key / "figure_data" / target.name
 
 
-def copy_arrays(lacking: Iterable[tuple[str, Path]], store: Path) -> None:
+def copy_arrays(missing: Iterable[tuple[str, Path]], store: Path) -> None:
     """Copy arrays from the runs' folders into the record, if the folders have them."""
     by_folder: dict[Path, dict[Path, Path]] = {}
-    for key, target in lacking:
+    for key, target in missing:
         by_folder.setdefault(target.parents[2], {})[target] = arrays_in_run_folder(store, key, target)
     for folder, sources in by_folder.items():
         _copy(sources, folder)
 
 
 def _copy(sources: Mapping[Path, Path], folder: Path) -> int:
-    """Copy files that a record lacks, by target; return how many."""
+    """Copy the files that a record does not have; `sources` are by target. Return how many were copied."""
     missing = {target: source for target, source in sources.items() if source.is_file() and not target.is_file()}
     if missing:
         with Manifest(folder).lock():
@@ -243,7 +235,7 @@ def _copy(sources: Mapping[Path, Path], folder: Path) -> int:
 
 
 def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
-    """Add what this record lacks of another one, such as a cluster's; return how many lines and arrays, by file."""
+    """Add another record, such as a cluster's, to this one; return the number of new lines and arrays, by file."""
     if not (other / "runs.csv").is_file():
         raise FileNotFoundError(f"{other}: expected a record, runs.csv and the files beside it")
     lines = {table.name: table.read(other) for table in reversed(TABLES)}  # check all before any is written
@@ -259,7 +251,7 @@ def merge_folder(other: Path, mlruns: Path) -> dict[str, int]:
 def merge_lines(scale: str, mlruns: Path, results: list[Mapping[str, Any]], unless: str = "") -> int:
     """Add results, earliest first, to a scale's record; return the number of new scores.
 
-    With `unless`, which says what to do then, refuse results that disagree with recorded lines of their runs.
+    With `unless`, refuse results that disagree with the recorded lines of their runs; the error gives it as advice.
     """
     import pandas as pd  # lazy: slow import
 

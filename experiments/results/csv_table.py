@@ -1,7 +1,7 @@
 """Read CSV tables with typed columns and merge lines into them; existing lines never change.
 
-A damaged file is an error that names the file and the line; it is neither read nor written. Cells may hold any text:
-commas, quotes and line ends are quoted as in Python's csv module.
+A damaged file raises an error with its name and line, and is never written. Cells may hold any text: commas, quotes and
+line ends are quoted as in Python's csv module.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ REMEDY = (
 
 
 _READ: dict[Path, tuple[bytes, pd.DataFrame]] = {}  # the hash of each file's last content, and its lines
-SHOWN = 20  # lines that disagree
-SAME_NUMBER = 5e-5  # kinds of processors move scores by less (execution/plan.py)
+SHOWN = 20  # disagreements in an error
+SAME_NUMBER = 5e-5  # scores of different kinds of processors differ by less (execution/plan.py)
 
 
 class DamagedFileError(ValueError):
@@ -44,7 +44,7 @@ class DamagedFileError(ValueError):
 
 
 class DisagreementError(ValueError):
-    """Two records have different values of the same line; `differing` has the differences in words, by run."""
+    """Two records have different values in the same line; `differing` has the differences in words, by run."""
 
     def __init__(self, message: str, differing: Mapping[str, Sequence[str]]) -> None:
         super().__init__(message)
@@ -93,8 +93,8 @@ class _Lines:
 class Table:
     """A CSV file's name, its columns with their types (str, int, float), and the columns that identify a line.
 
-    Lines of two records that have the same identity agree if they have the same values in the columns `outcome`.
-    Numbers in `optional` columns may be empty.
+    Two records agree on a line if its `outcome` columns have the same values in both. Numbers in `optional` columns may
+    be empty.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Table:
         return _READ[path][1].copy(deep=False)
 
     def merge(self, folder: Path, new: pd.DataFrame) -> int:
-        """Add lines with identities that the file lacks; return how many. Its other lines keep their exact text.
+        """Add the lines whose identities are new to the file; return how many. Existing lines keep their exact text.
 
         `new` is ordered from earliest to latest; of two new lines with the same identity, the first counts.
         """
@@ -128,15 +128,13 @@ class Table:
                     fresh.setdefault(identity, row)
             if fresh:
                 lines = sorted(map(_csv_line, [*old.rows, *fresh.values()]))
-                manifest.replace(
-                    {self.name: "".join(f"{line}\n" for line in [_csv_line(self.columns), *lines]).encode()}
-                )
+                manifest.replace({self.name: self._content(lines)})
         return len(fresh)
 
     def disagreements(self, folder: Path, new: pd.DataFrame) -> list[tuple[str, str]]:
-        """Return the lines of the file that have another outcome than a new line with their identity.
+        """Return how new lines differ in outcome from the file's lines of the same identity.
 
-        Each is a run's key, empty in a file without keys, and the difference in words.
+        Each difference is a run's key, empty in a file without keys, and a text.
         """
         names, old = list(self.columns), self._read_lines(folder)
         existing = dict(zip(self._identities(old.rows), old.rows, strict=True))
@@ -159,9 +157,11 @@ class Table:
             self._frame(old)  # nothing is written over a damaged file
             kept = [row for row in old.rows if not chosen(dict(zip(self.columns, row, strict=True)))]
             if len(kept) < len(old.rows):
-                lines = [_csv_line(self.columns), *map(_csv_line, kept)]
-                manifest.replace({self.name: "".join(f"{line}\n" for line in lines).encode()})
+                manifest.replace({self.name: self._content(map(_csv_line, kept))})
         return len(old.rows) - len(kept)
+
+    def _content(self, lines: Iterable[str]) -> bytes:
+        return "".join(f"{line}\n" for line in [_csv_line(self.columns), *lines]).encode()
 
     def _read_lines(self, folder: Path) -> _Lines:
         content = content_of(folder / self.name)
@@ -203,9 +203,9 @@ class Table:
         return pd.DataFrame({name: self._typed_column(lines, name, values) for name, values in pairs})
 
     def _plain_frame(self, content: bytes) -> pd.DataFrame | None:
-        """Return the lines of an undamaged file, as fast as Arrow reads it; None for any other file.
+        """Return the lines of an undamaged file, read quickly with Arrow; None for any other file.
 
-        Arrow accepts more than is written here, so that quotes, line ends and numbers are checked.
+        Arrow accepts more than this module writes, so quotes, line ends and numbers are checked here.
         """
         import pandas as pd  # lazy: slow import
         import pyarrow as pa  # lazy: slow import
@@ -213,7 +213,7 @@ class Table:
 
         if b"\r" in content or not content.endswith(b"\n") or b'"' in QUOTED.sub(b"", content):
             return None
-        number = pa.dictionary(pa.int32(), pa.string())  # each text of a number is looked at once
+        number = pa.dictionary(pa.int32(), pa.string())  # each distinct text is checked once
         kinds = {name: pa.large_string() if kind is str else number for name, kind in self.columns.items()}
         try:
             table = arrow_csv.read_csv(
@@ -233,7 +233,7 @@ class Table:
         return None if frame.duplicated(list(self.identity)).any() else frame
 
     def _plain_column(self, name: str, column: Any) -> pd.Series | None:
-        """Return a column of Arrow's as one of pandas; None if a text is no number."""
+        """Convert a column from Arrow to pandas; return None if a text in it is not a number."""
         import numpy as np  # lazy: slow import
         import pandas as pd  # lazy: slow import
 
@@ -281,7 +281,7 @@ class Table:
 
 
 def refuse_disagreements(folder: Path, new: Iterable[tuple[Table, pd.DataFrame]], what: str, advice: str) -> None:
-    """Refuse new lines of tables with another outcome than the folder's lines of the same identity."""
+    """Refuse new lines whose outcomes differ from those of the folder's lines with the same identity."""
     differing: dict[str, list[str]] = {}
     for key, text in (line for table, lines in new for line in table.disagreements(folder, lines)):
         differing.setdefault(key, []).append(text)
@@ -295,7 +295,7 @@ def refuse_disagreements(folder: Path, new: Iterable[tuple[Table, pd.DataFrame]]
 
 
 def _number_text(value: Any, *, whole: bool) -> str:
-    """Return the shortest text that gives the number back; a whole number may come as a float."""
+    """Return the shortest text that parses to the number, empty if it is not finite; a whole number may be a float."""
     import pandas as pd  # lazy: slow import
 
     if isinstance(value, str | bool) or pd.isna(value) or not math.isfinite(value):

@@ -1,8 +1,8 @@
 """Write and compare SHA256SUMS, the hashes of a record's files, tables and figures, in the format of sha256sum.
 
-A command that changes a record deletes its SHA256SUMS with the first change and writes it when it ends. make_tables.py
-refuses a record with other hashes, and `--check` names the files; nothing else reads them. A record without SHA256SUMS,
-such as an older one or one whose command was killed, is accepted, and make_tables.py writes the file.
+A command deletes a record's SHA256SUMS at its first change and writes it again when it ends. make_tables.py refuses a
+record whose hashes differ, and `--check` names the files; nothing else reads them. A record without SHA256SUMS, such as
+an older one or one whose command was killed, is accepted, and make_tables.py writes the file.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Manifest:
             yield
 
     def replace(self, contents: Mapping[str, bytes | None]) -> None:
-        """Write files of the record, or delete those without content, while holding the lock; `seal` is to follow."""
+        """Write files of the record, and delete those whose content is None; call it under `lock`, and later `seal`."""
         self.path.unlink(missing_ok=True)
         _CHANGED.add(self.folder)
         for name, content in contents.items():
@@ -60,7 +60,7 @@ class Manifest:
                 atomic_write(self.folder / name, content)
 
     def accept(self, paths: Iterable[Path] = ()) -> None:
-        """Update the hashes of files that were just made, without a manifest those of all files."""
+        """Update the hashes of files that were just made; if there is no manifest, write the hashes of all files."""
         names = {path.relative_to(self.folder).as_posix() for path in paths}
         with self.lock():
             text = self._read_text()
@@ -74,7 +74,7 @@ class Manifest:
                 atomic_write(self.path, new)
 
     def refuse_changes(self) -> None:
-        """Refuse a record of which something else than the project's commands changed a file."""
+        """Refuse a record if anything but the project's commands changed its files."""
         differing = {path: what for path, what in self.differences(record_only=True).items() if path != self.path}
         if differing:
             listed = "\n".join(f"  {path}: {what}" for path, what in differing.items())
@@ -85,7 +85,7 @@ class Manifest:
             )
 
     def differences(self, *, record_only: bool = False) -> dict[Path, str]:
-        """Return what differs for each file that was changed, is missing or is not listed."""
+        """Return how each changed, missing or unlisted file differs; `record_only` skips tables and figures."""
         present, text = self._present(), self._read_text()
         if text is None:
             why = "missing: a command that changes the record was killed or is at work; make_tables.py writes it"
@@ -129,7 +129,7 @@ class Manifest:
 
 
 def seal() -> None:
-    """Write the manifests of the records that this process changed; a command ends with it."""
+    """Write the manifests of the records that this process changed; every command ends with this."""
     for folder in sorted(_CHANGED):
         Manifest(folder).accept()
     _CHANGED.clear()
@@ -157,7 +157,7 @@ def content_of(path: Path) -> bytes | None:
 
 
 def _manifest_line(digest: str, name: str) -> str:
-    """Return a line as sha256sum writes it: a name with a backslash or a line end is escaped, and marked as such."""
+    """Return a line as sha256sum writes it: a name with a backslash or a line end is escaped and marked."""
     escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     mark = "" if escaped == name else "\\"
     return f"{mark}{digest}  {escaped}\n"

@@ -49,14 +49,14 @@ def blas() -> str:
 def commit() -> dict[str, str]:
     """Return the commit of the repository that tracks this code, and whether the code differs from it.
 
-    `unknown` if none tracks it, as in a copy without .git, also if that copy lies in another repository.
+    The commit is `unknown` if no repository tracks the code, as in a copy without .git, even inside another repository.
     """
     here = Path(__file__).resolve()
-    # GIT_DIR and the like may name another repository, as in a hook of it.
-    about = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # GIT_DIR and the like may point to another repository, for example inside one of its hooks.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*words: str) -> str:
-        place: dict[str, Any] = {"cwd": here.parents[2], "env": about}
+        place: dict[str, Any] = {"cwd": here.parents[2], "env": variables}
         try:
             done = subprocess.run(["git", *words], **place, capture_output=True, text=True, check=False)
         except OSError:  # a machine without git
@@ -65,7 +65,7 @@ def commit() -> dict[str, str]:
 
     if git("ls-files", "--error-unmatch", "--", str(here)) == UNKNOWN:
         return {"commit": UNKNOWN, "dirty": "false"}
-    # Only code that can change a score, with new files; the record grows while a study runs.
+    # Only code that can change a score, including new files: the record itself grows while a study runs.
     changed = git("status", "--porcelain", "--", "cse_core", "experiments", "pyproject.toml", "constraints.txt")
     return {"commit": git("rev-parse", "HEAD"), "dirty": str(changed not in ("", UNKNOWN)).lower()}
 
@@ -81,7 +81,7 @@ def is_gpu(device: str) -> bool:
 
 
 def _processor() -> str:
-    """Return the processor's name, family and model; on a virtual machine, the name hides which instructions it has."""
+    """Return the processor's name, family, model and cores; on a virtual machine, the name hides its instructions."""
     path = Path("/proc/cpuinfo")
     lines = (line.split(":", 1) for line in path.read_text().splitlines() if ":" in line) if path.is_file() else ()
     about: dict[str, str] = {}

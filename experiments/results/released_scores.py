@@ -11,7 +11,7 @@ from experiments.cli.console import console
 from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
-MARGIN = 0.1  # points: what other library versions and kernels may move a score that is the same
+MARGIN = 0.1  # points by which other library versions and kernels may move a score
 REPRODUCES, DIFFERS, NOT_RUN, NOT_PRINTED = "reproduces", "differs", "not run", "no printed number"
 NOT_AVAILABLE, NOT_HERE, FAILED = "not available", "not available here", "failed"
 HELP = "the same command scores them where the hub can be reached, or in a folder that CSE_ENCODERS names"
@@ -19,7 +19,7 @@ HELP = "the same command scores them where the hub can be reached, or in a folde
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """A row's printed average and ours, the outcome, and the differences of sets that differ by more than MARGIN."""
+    """A row's printed average, our average and the outcome; `gaps` has the sets that differ by more than MARGIN."""
 
     row: Row
     printed: float | None
@@ -42,7 +42,7 @@ class Agreement:
 
 
 def gap(printed: float, ours: float) -> float:
-    """Return how many points ours is above the printed number, both with the printed number's two decimals."""
+    """Return by how many points ours is above the printed number, both rounded to the two decimals that are printed."""
     return round(round(ours, 2) - printed, 2)
 
 
@@ -58,7 +58,7 @@ def outcome_of(printed: float | None, ours: float | None) -> str:
 def compare(
     study: Study, ours: Callable[[Row, str], float | None], failed: Mapping[str, str] | None = None
 ) -> list[Agreement]:
-    """Return whether each row reproduces its printed average, in the last column; `failed` are reasons by key."""
+    """Compare each row with its printed average, in the last column; `failed` has the reasons of failures, by key."""
     return [_compare(study, row, ours, failed or {}) for row in study.rows]
 
 
@@ -72,10 +72,9 @@ def _compare(study: Study, row: Row, ours: Callable[[Row, str], float | None], f
     if row.encoder is None:
         outcome, reason = NOT_AVAILABLE, row.why.removeprefix(f"{NOT_AVAILABLE}: ")
     elif outcome == NOT_RUN and (error := failed.get(next(iter(row.keys().values())))):
-        lacking = re.match(
-            r"FileNotFoundError: backbone '([^']+)'", error
-        )  # the encoder, or one whose tokenizer it takes
-        outcome, reason = (NOT_HERE, lacking[1]) if lacking else (FAILED, error)
+        # The missing backbone is the encoder, or one whose tokenizer it uses.
+        missing = re.match(r"FileNotFoundError: backbone '([^']+)'", error)
+        outcome, reason = (NOT_HERE, missing[1]) if missing else (FAILED, error)
     return Agreement(
         row=row,
         printed=printed[average],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 POINT = 0.01  # one point, for scores in [0, 1]
-CHOSEN_BY = {BY_TRANSFER: (TRANSFER, "devacc"), BY_TEST: (STS, "spearman.all")}  # what the best of snapshots is best on
+CHOSEN_BY = {BY_TRANSFER: (TRANSFER, "devacc"), BY_TEST: (STS, "spearman.all")}  # tasks and metric that pick a snapshot
 
 
 class ScoreAddress(NamedTuple):
@@ -44,8 +44,8 @@ class StudyScores:
 def study_scores(study: Study, frame: pd.DataFrame, curves: pd.DataFrame | None = None) -> StudyScores:
     """Return a study's scores, from the lines of results.csv and, for losses, of curves.csv.
 
-    An average needs all of its tasks: a seed that lacks one has no average. The newest version of an evaluator counts;
-    two lines for a cell, or two versions in one table, are errors.
+    A seed has an average only if it has all tasks. The newest version of an evaluator counts. Two lines for a cell, or
+    two versions in one table, are errors.
     """
     keys = {key for row in study.rows for key in row.keys().values()}
     lines = newest_versions(frame[frame["key"].isin(keys)])
@@ -81,7 +81,7 @@ def _addresses(
 
 
 def _checkpoint(row: Row, key: str, scores: Mapping[ScoreAddress, float]) -> str:
-    """Return the selection rule of the checkpoint that a row shows: its own, or the best snapshot on some tasks."""
+    """Return the selection rule of a row's checkpoint: its own, or the best snapshot's if all of them are scored."""
     if row.select not in CHOSEN_BY:
         return row.select
     tasks, metric = CHOSEN_BY[row.select]
@@ -114,7 +114,7 @@ def _values(
 
 
 def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None, of_curves: Set[str]) -> dict[tuple[str, str], float]:
-    """Return recorded facts about runs besides scores, by key and name: seconds, and these properties of curves."""
+    """Return recorded facts other than scores, by run key and name: seconds, and these properties of curves."""
     seconds = dict(zip(lines["key"].tolist(), lines["seconds"].tolist(), strict=True))
     facts = {(key, "seconds"): value for key, value in seconds.items()}
     named = {name.partition(" ")[2] for name in of_curves}
@@ -128,10 +128,10 @@ def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None, of_curves: Set[str]
 
 
 def _curve_shape(steps: np.ndarray, values: np.ndarray) -> dict[str, float]:
-    """Return a curve's ends, its mean over all steps, the first step within a point of its best, and the mean distance
-    below its best so far.
+    """Return a curve's first value, last value and mean, the first step near its best, and its distance below the best.
 
-    The mean is of a curve whose points are means over the steps since the point before, as losses are.
+    "near" is within a point of the best. "below" is the mean distance below the best so far. "mean" is over all steps,
+    for a curve whose points are means over the steps since the point before, as losses are.
     """
     best = np.maximum.accumulate(values)
     since = np.diff(steps, prepend=0)
@@ -160,7 +160,7 @@ def _fact_of_run(row: Row, key: str, path: str, facts: Mapping[tuple[str, str], 
 
 
 def newest_versions(lines: pd.DataFrame) -> pd.DataFrame:
-    """Return the line of each cell's newest evaluator version; refuse a second line of one version."""
+    """Return the line of each cell's newest evaluator version; refuse two lines of the same version."""
     if not lines.duplicated(CELL[:-1]).any():
         return lines.sort_values("version")
     twice = lines[lines.duplicated(CELL)]
@@ -173,7 +173,7 @@ def newest_versions(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def refuse_versions(name: str, used: pd.DataFrame) -> None:
-    """Refuse scores of one metric by two evaluator versions, as those of the study or figure `name`."""
+    """Refuse scores of one metric by two evaluator versions; `name` is the study or figure that uses them."""
     by_metric: dict[str, set[int]] = {}
     for metric, version in zip(used["metric"].tolist(), used["version"].tolist(), strict=True):
         by_metric.setdefault(metric, set()).add(version)

@@ -1,4 +1,4 @@
-"""Save arrays beside a run's result.json: pair scores, and the data of figures."""
+"""Save arrays next to a run's result.json: pair scores, and the data of figures."""
 
 import logging
 import zipfile
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def save_arrays(folder: Path, select: str, scorer: str, task: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Add a task's arrays to the run's folder: pair scores of all tasks in one file, other arrays in a file each."""
+    """Add a task's arrays to the run's folder: all tasks' pair scores share a file, other arrays have one per task."""
     if set(arrays) == {"pair_scores"}:
         _add_to(_pair_scores_path(folder, select, scorer), {task: arrays["pair_scores"].astype(np.float32)})
     elif arrays:
@@ -24,7 +24,7 @@ def save_arrays(folder: Path, select: str, scorer: str, task: str, arrays: Mappi
 
 
 def read_pair_scores(folder: Path, select: str, scorer: str) -> dict[str, np.ndarray]:
-    """Return the pair scores that a run's folder has, by task; none without their file."""
+    """Return the pair scores in a run's folder, by task; none if there is no file of them."""
     path = _pair_scores_path(folder, select, scorer)
     if not path.is_file():
         return {}
@@ -42,11 +42,11 @@ def _figure_data_path(folder: Path, select: str, scorer: str, task: str) -> Path
 
 
 def discard_damaged(folder: Path, select: str, scorer: str, done: Collection[str]) -> set[str]:
-    """Delete unreadable files of arrays, with a warning; return the scored tasks whose arrays they had."""
+    """Delete unreadable files of arrays, with a warning; return the scored tasks whose arrays are lost."""
     lost: set[str] = set()
-    if _is_damaged(_pair_scores_path(folder, select, scorer)):
+    if _discard_if_damaged(_pair_scores_path(folder, select, scorer)):
         lost |= {task for task in done if not _figure_data_path(folder, select, scorer, task).is_file()}
-    return lost | {task for task in done if _is_damaged(_figure_data_path(folder, select, scorer, task))}
+    return lost | {task for task in done if _discard_if_damaged(_figure_data_path(folder, select, scorer, task))}
 
 
 def discard_arrays(folder: Path, cells: Iterable[Mapping[str, Any]]) -> None:
@@ -54,13 +54,13 @@ def discard_arrays(folder: Path, cells: Iterable[Mapping[str, Any]]) -> None:
     for select, scorer, task in dict.fromkeys((cell["select"], cell["scorer"], cell["task"]) for cell in cells):
         _figure_data_path(folder, select, scorer, task).unlink(missing_ok=True)
         path = _pair_scores_path(folder, select, scorer)
-        arrays: dict[str, Any] = {} if _is_damaged(path) else read_pair_scores(folder, select, scorer)
+        arrays: dict[str, Any] = {} if _discard_if_damaged(path) else read_pair_scores(folder, select, scorer)
         if arrays.pop(task, None) is not None:
             with atomic_path(path) as part, part.open("wb") as file:
                 np.savez_compressed(file, **arrays)
 
 
-def _is_damaged(path: Path) -> bool:
+def _discard_if_damaged(path: Path) -> bool:
     if not path.is_file():
         return False
     try:

@@ -20,7 +20,7 @@ def card_settings(result: Mapping[str, Any], manifest: Manifest) -> dict[str, An
 
 
 def card_scores(result: Mapping[str, Any], rule: str) -> dict[str, dict[str, float]]:
-    """Return the scores by cosine of the checkpoint of a selection rule, by task and metric."""
+    """Return the cosine scores of a selection rule's checkpoint, by task and metric."""
     scores: dict[str, dict[str, float]] = {}
     for cell in result["cells"]:
         if (cell["select"], cell["scorer"]) == (rule, "cosine") and cell["metric"] not in UNRECORDED:
@@ -29,7 +29,7 @@ def card_scores(result: Mapping[str, Any], rule: str) -> dict[str, dict[str, flo
 
 
 def write_card(result: Mapping[str, Any], folder: Path, rule: str) -> None:
-    """Write the card of a checkpoint in a run's folder, beside result.json."""
+    """Write the card of a checkpoint into a run's folder, next to result.json."""
     manifest, encoder = read_manifest(folder / rule), Encoder.from_pretrained(folder / rule)
     name = f"{result['method']}-{result['key']}"
     atomic_write(folder / CARD, model_card(encoder, name, card_settings(result, manifest), card_scores(result, rule)))

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return the result in a run's folder; None, with a warning, if it is damaged or another run's."""
+    """Return the result in a run's folder; None if it is missing or, with a warning, damaged or another run's."""
     path = folder / RESULT
     result = read_json(path)
     if result is None:
@@ -57,7 +57,7 @@ def load_result(folder: Path) -> dict[str, Any]:
 
 
 def as_recorded(results: Iterable[Mapping[str, Any]], mlruns: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield results with the scores and curves that the record has of them; those that it lacks as they are."""
+    """Yield results with the recorded scores and curves in place of their own; unrecorded results stay as they are."""
     read: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
     for result in results:
         folder = csv_record.folder_for(result["scale"], mlruns)
@@ -68,7 +68,7 @@ def as_recorded(results: Iterable[Mapping[str, Any]], mlruns: Path) -> Iterator[
 
 
 def recorded_parts(scores: pd.DataFrame, points: pd.DataFrame) -> dict[str, Any]:
-    """Return cells and curves of a result from the record's lines of one run."""
+    """Return a result's cells and curves, made from the record's lines of one run."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for name, step, value in zip(points["name"], points["step"].tolist(), points["value"].tolist(), strict=True):
         curves.setdefault(name, []).append((step, value))

@@ -24,7 +24,7 @@ def print_scores(
     """Print a table for each kind of task and checkpoint, with means over complete groups of seven tasks.
 
     `only` names tasks and `selects` checkpoints, by default all that the result has. Accuracies and correlations are in
-    points (times 100), numbers about the embedding space are not scaled.
+    points (times 100); numbers about the embedding space are not scaled.
     """
     cells = [c for c in result["cells"] if c["scorer"] == scorer and (only is None or c["task"] in only)]
     cells = [c for c in cells if selects is None or c["select"] in selects]
@@ -48,10 +48,7 @@ def print_warnings(results: Sequence[Mapping[str, Any]]) -> None:
 def print_over_seeds(
     results: Mapping[int, Mapping[str, Any]], select: str, tasks: Sequence[str], untrained: Mapping[str, float]
 ) -> None:
-    """Print each task's main metric before training and for each seed.
-
-    Of several seeds there are mean and standard deviation (n - 1).
-    """
+    """Print each task's main metric before training and for each seed; for several seeds also mean and SD (n - 1)."""
     by_seed, several = [main_scores(result, select, tasks) for result in results.values()], len(results) > 1
     table = Table(title=f"{counted(len(results), 'seed')}, {select}")
     table.add_column("task", no_wrap=True)
@@ -69,7 +66,7 @@ def print_over_seeds(
 def main_scores(
     result: Mapping[str, Any], select: str, tasks: Sequence[str], scorer: str = "cosine"
 ) -> dict[str, float]:
-    """Return each task's main metric, in points where it is printed so, and the means of complete groups of seven."""
+    """Return each task's main metric, in points for kinds in IN_POINTS, and the means of complete groups of seven."""
     scores: dict[str, float] = {}
     for cell in result["cells"]:
         task = find_task(cell["task"]) if cell["task"] in tasks else None

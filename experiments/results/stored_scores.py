@@ -1,7 +1,7 @@
-"""Which scores of an earlier call still hold: those of the same data, weights, code and version of the evaluation.
+"""Find the scores of an earlier call that are still valid: same data, weights, code and version of the evaluation.
 
-A result says what its scores were made of: `data` has the hash of each file, `kept` that of each checkpoint's weights,
-`code` that of scorers and tasks that are not this project's. All of its scores were made of these.
+A result has the hashes of everything that its scores depend on: `data` of each file, `kept` of each checkpoint's
+weights, `code` of scorers and tasks from outside this project.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ class Scoring:
     tasks: tuple[str, ...]
 
     def asks_for(self, cell: Cell) -> bool:
-        """Whether a cell is one that this scoring makes."""
+        """Whether this scoring produces the cell."""
         return (cell["select"], cell["scorer"]) == (self.select, str(self.scorer)) and cell["task"] in self.tasks
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What scores are made of, by name: hashes of files, of checkpoints' weights, of others' scorers and tasks.
+    """What scores depend on: hashes of files, of checkpoints' weights, and of scorers and tasks from outside, by name.
 
     `missing` are files that can't be found.
     """
@@ -50,16 +50,16 @@ class Inputs:
 
     @classmethod
     def of(cls, scorings: Collection[Scoring], weights: Mapping[str, str], data: Path | None) -> "Inputs":
-        """Return what the scorings would be made of now."""
+        """Return what the scorings depend on now."""
         files = {file for scoring in scorings for task in scoring.tasks for file in files_of(task, scoring.scorer)}
         hashes = _hashes(files, data)
         return cls(hashes, files - hashes.keys(), weights, _code(scorings))
 
 
 def files_of(task: str, scorer: Scorer | None = None) -> set[str]:
-    """Return the names of SentEval's files that a task reads; with a scorer that is fitted on all splits, also those.
+    """Return the names of the SentEval files that a task reads, with all splits if the scorer may be fitted on them.
 
-    Without a scorer, it may be any. A user's own set has its content in its name.
+    Without a scorer, all splits count. A user's own set has no such file: its name has a digest of its content.
     """
     read = suite.find_task(task)
     sets = {*read.pair_sets, *read.labelled_sets, *read.read_sets} if read else set()
@@ -77,7 +77,7 @@ def _files_of_set(name: str) -> Iterable[str]:
 
 
 def _hashes(files: Collection[str], data: Path | None) -> dict[str, str]:
-    """Return the hashes of the files that there are."""
+    """Return the hashes of the files that exist."""
     if not files:
         return {}
     try:
@@ -99,9 +99,9 @@ def _code(scorings: Iterable[Scoring]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Stored:
-    """What still holds of a stored result: its cells, and the hashes of the data that they were made of.
+    """The valid part of a stored result: its cells, and the hashes of their data.
 
-    `gone` are the cells that do not hold any more, `changes` sentences that say why.
+    `gone` are the cells that are no longer valid; `changes` are sentences that say why.
     """
 
     cells: tuple[Cell, ...]
@@ -110,13 +110,12 @@ class Stored:
     changes: tuple[str, ...]
 
     def without(self, scorings: Collection[Scoring]) -> "Stored":
-        """Return it without the cells that are asked for."""
-        kept = tuple(cell for cell in self.cells if not _is_asked(cell, scorings))
-        return replace(self, cells=kept)
+        """Return a copy without the cells that these scorings produce."""
+        return replace(self, cells=tuple(cell for cell in self.cells if not _is_asked(cell, scorings)))
 
 
 def read_stored(folder: Path) -> dict[str, Any]:
-    """Return the result in a run's folder, with its checkpoints' weights also if it is of before results had them."""
+    """Return the result in a run's folder; add the hashes of its checkpoints' weights if it is too old to have them."""
     stored = read_result(folder) or {"cells": []}
     earlier = load_history(folder) or History(steps=0)
     for rule, kept in stored.get("kept", {}).items():
@@ -126,9 +125,9 @@ def read_stored(folder: Path) -> dict[str, Any]:
 
 
 def still_valid(stored: Mapping[str, Any], scorings: Collection[Scoring], now: Inputs) -> Stored:
-    """Return what of a stored result would be the same now, as far as it is known.
+    """Return the part of a stored result that would be the same now, as far as can be known.
 
-    Cells that no scoring asks for go too if they were made of something that is known to have changed.
+    Cells that no scoring asks for go too if something that they depend on is known to have changed.
     """
     data, code = _changes(stored.get("data", {}), now.data), _changes(stored.get("code", {}), now.code)
     before = {rule: kept["weights"] for rule, kept in stored.get("kept", {}).items() if kept.get("weights")}
@@ -143,7 +142,7 @@ def still_valid(stored: Mapping[str, Any], scorings: Collection[Scoring], now: I
         reasons += ["the checkpoint has other weights"] if cell["select"] in weights else []
         reasons += [f"the code of {name} changed" for name in sorted(_names(cell) & code)]
         (gone if reasons else kept).append(cell)
-        if asked and not reasons and _place(cell) not in present:  # its own line stays, as one of that version
+        if asked and not reasons and _place(cell) not in present:  # the old line stays, with its version
             reasons = [f"the evaluation has version {_version(cell)}, before {cell['version']}"]
         what = "scored again" if asked else "removed"
         if asked and not reasons and (missing := sorted(files_of(cell["task"]) & {*now.missing})):
@@ -169,7 +168,7 @@ def tasks_to_score(scoring: Scoring, cells: Sequence[Cell], folder: Path) -> lis
 
 
 def replace_scores(folder: Path, result: Mapping[str, Any], earlier: Iterable[Mapping[str, Any]]) -> None:
-    """Make the scores that a record has of a run those of its result; remove `earlier` ones that it lacks."""
+    """Replace a run's recorded scores by those of its result; remove `earlier` ones that the result does not have."""
 
     def identity(line: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(str(line[name]) for name in csv_record.CELL)

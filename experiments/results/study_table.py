@@ -20,16 +20,16 @@ DASH, PLUS_MINUS = "\N{EN DASH}", "\N{PLUS-MINUS SIGN}"
 
 
 def main_column(study: Study) -> str:
-    """Return the column by which the rows are ordered: the first mean over tasks, else the first column."""
+    """Return the column by which the rows are ordered: the first mean over tasks, otherwise the first column."""
     return next((name for name in study.columns if len(column(name).tasks) > 1), study.columns[0])
 
 
 def print_tables(
     studies: Iterable[Study], mlruns: Path, recorded: Path | None = None, failed: Mapping[str, str] | None = None
 ) -> None:
-    """Print studies from the record in a folder, with the scores of the record in another folder beside them.
+    """Print studies from the record in a folder, next to the scores of the `recorded` folder if it is given.
 
-    Public checkpoints are compared with their printed scores; `failed` says by key why some could not be scored.
+    Public checkpoints are compared with their printed scores; `failed` says, by key, why some could not be scored.
     """
     results, curves = cache(csv_record.read_results), cache(csv_record.read_curves)  # each is read once
 
@@ -56,7 +56,7 @@ def _print_agreement(study: Study, measured: StudyScores, failed: Mapping[str, s
 
 
 def print_study(study: Study, measured: StudyScores, recorded: StudyScores | None = None) -> None:
-    """Print the rows by their mean over seeds, then by the published number; `recorded` are scores to put beside."""
+    """Print the rows, ordered by mean over seeds, then by published number; `recorded` scores get their own columns."""
     name = main_column(study)
     shown = column(name)
     table = Table(title=f"{study.name}, scale {study.scale.name}: {shown.heading}", caption=study.question)
@@ -83,7 +83,7 @@ def _order(row: Row, name: str, scores: list[float]) -> tuple[bool, bool, float]
 
 
 def _texts(row: Row, scores: list[float], digits: int | None) -> tuple[str, str]:
-    """Return mean and deviation, and how many seeds of how many have a score."""
+    """Return the mean with its standard deviation, and how many of the declared seeds have a score."""
     declared = len(row.keys())
     if not declared:
         return (DASH, "")
