@@ -29,8 +29,8 @@ class Column:
     A column without tasks shows a `fact` about the row's run: a setting by its path ("method.temperature"), the cost
     of training ("seconds", "seconds_per_epoch"), the first or last value of a curve ("last loss/rank"), its mean over
     all steps ("mean loss/rank"), the first step within a point of the best of a dev curve ("near dev/stsb_dev"), or the
-    mean distance of the curve below its best so far ("below dev/stsb_dev"). An empty metric means the row's, or else
-    the study's.
+    mean distance of the curve below its best so far ("below dev/stsb_dev"). If the metric is empty, the row's is used,
+    or the study's.
     """
 
     heading: str
@@ -165,5 +165,5 @@ EXAMPLE_COLUMNS = {
 
 
 def column(name: str) -> Column:
-    """Return the column of a name, which may be a task's."""
+    """Return a column by its name, which may be a task's."""
     return COLUMNS.get(name) or Column(heading=PUBLISHED_NAMES.get(name, name), tasks=(name,))

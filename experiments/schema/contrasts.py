@@ -1,7 +1,7 @@
-"""What a study compares: contrasts of rows' scores, and the roles that they have in a plan.
+"""What a study compares: contrasts of rows' scores, and their roles in a plan.
 
-Most contrasts are exploratory: they are shown with their interval and get no verdict. Verdicts belong to a plan's
-contrasts and their controls, and to contrasts of a user's own study that declare a margin.
+Most contrasts are exploratory: they are shown with their interval and get no verdict. A plan's contrasts and their
+controls get verdicts, and so do contrasts of a user's own study that declare a margin.
 """
 
 from collections import Counter
@@ -29,22 +29,22 @@ class Labelled(Protocol):
 
 
 def looks_at(scale_name: str) -> tuple[int, ...]:
-    """Return after how many seeds the plan tests a contrast at a scale.
+    """Return the numbers of seeds at which the plan tests a contrast at a scale.
 
-    A look's share of the information is its seeds over the last look's, also for rows that end before the last look.
+    A look's share of the information is its number of seeds divided by the last look's, even for rows that end earlier.
     """
     return LOOKS if scale_name == "small" else LOOKS_ELSEWHERE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """The sum of the rows `plus` less the sum of the rows `minus`, in one column; positive in the claim's direction.
+    """The sum of the rows `plus` minus the sum of the rows `minus`, in one column; positive in the claim's direction.
 
-    A row named n times counts n times; the sum is divided by `over`. `paired`: compared seed by seed; else seeds are
-    independent samples (Welch). With `teacher_seed`, `minus` counts by the one run of that seed, which taught all
-    seeds of `plus`. Kind "spread" is the ratio of the two rows' deviations over seeds, "bins" one row's rank
-    correlation over bins of pairs. `margin`, in the column's units, is required of all roles but exploratory.
-    `added` is the paper's effect where the rows' published numbers don't give it and it was found after the runs.
+    A row named n times counts n times; the sum is divided by `over`. `paired` compares seed by seed; otherwise seeds
+    are independent samples (Welch). With `teacher_seed`, only the run of that seed counts in `minus`: it taught all
+    seeds of `plus`. Kind "spread" is the ratio of the two rows' standard deviations over seeds, "bins" is one row's
+    rank correlation over bins of pairs. Every role but exploratory needs a `margin`, in the column's units. `added` is
+    the paper's effect, found after the runs, where the rows' published numbers don't give it.
     """
 
     claim: str = ""  # its id, or what the contrast is about
@@ -74,7 +74,7 @@ class Contrast:
 
     @property
     def name(self) -> str:
-        """The claim, or else its rows."""
+        """The claim, or its rows if there is none."""
         return self.claim or " over ".join(" and ".join(side) for side in (self.plus, self.minus) if side)
 
     @property
@@ -102,7 +102,7 @@ class Contrast:
 
 
 def of_rows(plus: Labelled | Sequence[Labelled], minus: Labelled | Sequence[Labelled] = (), **more: Any) -> Contrast:
-    """Declare a contrast of rows; one row alone is a side of one."""
+    """Declare a contrast of rows; a side may be a single row."""
     more_rows, less_rows = (side if isinstance(side, Sequence) else (side,) for side in (plus, minus))
     return Contrast(plus=tuple(row.label for row in more_rows), minus=tuple(row.label for row in less_rows), **more)
 

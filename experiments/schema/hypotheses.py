@@ -1,4 +1,4 @@
-"""How a study declares what it compares: `beats` and its kin, and tests that are no contrast of rows' means."""
+"""How a study declares what it compares: `beats` and similar functions, and tests that are not contrasts of means."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -35,7 +35,7 @@ def equals(
 
 
 def beats_teacher(student: Labelled, teacher: Labelled, claim: str, seed: int, column: str = "sts_avg") -> Contrast:
-    """Declare that a student's mean is higher than the score of the run, of that seed, that taught all its seeds."""
+    """Declare that a student's mean is higher than its teacher's score; the run of `seed` taught all its seeds."""
     return of_rows(student, teacher, claim=claim, column=column, paired=True, teacher_seed=seed)
 
 
@@ -61,7 +61,7 @@ def _pair(higher: Labelled, lower: Labelled, claim: str, column: str, margin: fl
 
 @dataclass(frozen=True)
 class Order:
-    """A claim that two columns rank the rows alike, or that the rows rank like those whose labels end in `suffix`."""
+    """A claim that two columns rank the rows alike; `other` is read from the rows with `suffix` after their labels."""
 
     claim: str
     labels: tuple[str, ...]
@@ -111,7 +111,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Untested:
-    """A part of a claim that nothing here tests; listed so that no verdict is read as one on the whole claim."""
+    """A part of a claim that nothing here tests; listed so that no verdict is taken for one on the whole claim."""
 
     claim: str
     what: str

@@ -1,4 +1,4 @@
-"""All rows of a published table: the paper's own, baselines that the core has, and those that stay as printed."""
+"""Build all rows of a published table: the paper's methods, baselines that cse_core has, and rows left as printed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ TRAINED: Mapping[str, MakeRun] = {
     title: RUNS[name]
     for title, name in {"SimCSE": "simcse", "DiffCSE": "diffcse", "PromptBERT": "promptbert", "SNCSE": "sncse"}.items()
 }
-BASELINES = {  # the tables' names, and the core's
+BASELINES = {  # names in the tables and in cse_core
     "ESimCSE": "esimcse",
     "MoCoSE": "mocose",
     "ConSERT": "consert",
@@ -28,7 +28,7 @@ BASELINES = {  # the tables' names, and the core's
     "L2P-CSR": "l2pcsr",
     "MixCSE": "mixcse",  # which no table prints
 }
-# DCLR's complement and L2P-CSR's start have the row's seed, so that seeds vary all of a method.
+# DCLR's complement and L2P-CSR's start get the row's seed, so that seeds vary all of a method.
 SCORING: Mapping[str, Mapping[str, Any]] = {
     "consert": {"scorer": Cosine("top2_mean")},
     "dclr": {"vary": "all"},
@@ -59,7 +59,7 @@ def rows_of(
 ) -> dict[tuple[str, str], Row]:
     """Return every row of a published table by its method and backbone, as the table spells them.
 
-    A row is run if its method is one of `ours` or another that the core has, and the scale has its backbone.
+    A row is run if its method is one of `ours` or another one in cse_core, and the scale has its backbone.
     """
     makers = {**TRAINED, **ours}
     rows: dict[tuple[str, str], Row] = {}
@@ -87,7 +87,7 @@ def rows_of(
 def _other_fits(scale: Scale, rows: Mapping[tuple[str, str], Row]) -> dict[tuple[str, str], Row]:
     """Return, for each fitted baseline that is run, its fit on the test sentences, and both fits on top of SimCSE.
 
-    No comparison of methods has them: a fit on test sentences knows what no other row knows.
+    No comparison of methods includes them: a fit on test sentences uses data that no other row uses.
     """
     more: dict[tuple[str, str], Row] = {}
     for (how, title), line in rows.items():
@@ -104,7 +104,7 @@ def _other_fits(scale: Scale, rows: Mapping[tuple[str, str], Row]) -> dict[tuple
 
 
 def _on_cls(scale: Scale, how: str, corpus: Corpus | None) -> Scorer:
-    """Return a fitted scorer of trained [CLS] vectors, whose last directions hold too little to be whitened."""
+    """Return a fitted scorer of trained [CLS] vectors; their last directions hold too little to be whitened."""
     half = {"dims": (scale.width or 768) // 2} if how == "whitening" else {}
     return replace(FITTED[how], pooling="cls", corpus=corpus, **half)
 
@@ -117,9 +117,9 @@ def lines_of(table: str) -> Iterable[tuple[str, str, str]]:
 def baseline_row(
     scale: Scale, label: str, title: str, backbone: str, published: Published | None = None, **more: Any
 ) -> Row:
-    """Return the row of a baseline's run, by its name in the tables; of its published numbers where none can be made.
+    """Return the row of a baseline's run, by its name in the tables; without a run, only of its published numbers.
 
-    No run can be made where the scale lacks the backbone, or no source states the settings.
+    There is no run if the scale does not have the backbone, or if no source states the settings.
     """
     name = BASELINES[title]
     about: dict[str, Any] = {"backbone": backbone, "published": published, "select": scale.dev}

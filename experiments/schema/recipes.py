@@ -26,7 +26,7 @@ FIRST_LINES = {  # SHA-256 of parts of pinned corpora
     ("wiki_sentences_1m", 150_000): "ba6f9fa45d205aa23519f1d1a15f2d4a71fb5531416bddf7d4b3d46d6409ed6a",
 }
 CT_STEPS = 5000  # published
-MakeRun = Callable[..., Run | None]  # (scale, backbone, **changed fields); None where the scale lacks the backbone
+MakeRun = Callable[..., Run | None]  # (scale, backbone, **changed fields); None if the scale has no such backbone
 
 
 def as_published(recipes: Mapping[Any, Recipe]) -> MakeRun:
@@ -71,7 +71,7 @@ def teachers(scale: Scale, backbone: str) -> tuple[Teacher, ...]:
 def rankcse_run(scale: Scale, backbone: str, rank: str = "list_net", **fields: Any) -> Run | None:
     """Return a RankCSE run with this scale's teachers, or without teachers if the rank loss is off.
 
-    The squared error, a control, has ListNet's settings.
+    The squared error, a control, uses ListNet's settings.
     """
     if backbone not in scale.backbones:
         return None
@@ -90,7 +90,7 @@ def rankcse_with(rank: str) -> MakeRun:
 def rankencoder_run(
     scale: Scale, backbone: str, base: str = "simcse", source: str = "paper", **fields: Any
 ) -> Run | None:
-    """Return a RankEncoder run on this scale's run of a base method; `source` says whose settings it has."""
+    """Return a RankEncoder run on this scale's run of a base method; `source` says whose settings to use."""
     if backbone not in scale.backbones:
         return None
     trained = look_up("method", base, RUNS)(scale, backbone)
@@ -101,7 +101,7 @@ def rankencoder_run(
 def consert_run(scale: Scale, backbone: str, texts: str = "sts_texts", **fields: Any) -> Run | None:
     """Return a ConSERT run on the STS sets' sentences, as published, or with `texts="wiki"` on the scale's corpus.
 
-    It has as many lines as the scale has, or all that there are. A scale of synthetic sentences always trains on those.
+    It reads as many STS sentences as the scale's corpus has lines, or all if fewer. A synthetic scale keeps its corpus.
     """
     if texts not in ("sts_texts", "wiki"):
         raise ValueError(f"texts must be one of sts_texts, wiki, got {texts!r}")
@@ -132,8 +132,8 @@ def dclr_run(
 ) -> Run | None:
     """Return a DCLR run; if it excludes pairs, its complement is this scale's run of a method on the base size.
 
-    Large models start from a run of `initial` on the same backbone, else SimCSE's; others from the backbone, unless
-    `initial` names a method.
+    It starts from a run of the method `initial` on the same backbone: by default SimCSE for large models, and none for
+    others, which start from the backbone.
     """
     if backbone not in scale.backbones:
         return None
@@ -150,9 +150,9 @@ def dclr_run(
 
 
 def l2pcsr_run(scale: Scale, backbone: str, initial: str = "simcse", **fields: Any) -> Run | None:
-    """Return an L2P-CSR run that starts from this scale's run of a method, or with "" from the backbone.
+    """Return an L2P-CSR run that starts from this scale's run of the method `initial`, or if "" from the backbone.
 
-    From the backbone it has SimCSE's learning rate.
+    From the backbone it uses SimCSE's learning rate.
     """
     if backbone not in scale.backbones:
         return None

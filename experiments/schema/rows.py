@@ -1,4 +1,4 @@
-"""Rows of studies: of a run, of an untrained backbone."""
+"""Build rows of studies, from a run or from an untrained backbone."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ FITTED: Mapping[str, Whitened | Flowed] = {
 
 
 def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Published | None, **more: Any) -> Row:
-    """Return a row of a run, or of the published numbers only where the scale lacks the backbone."""
+    """Return a row of a run, or only of published numbers if the scale has no such backbone."""
     about: dict[str, Any] = {"seeds": scale.seeds_for(backbone), "select": scale.dev} | more
     if run is None:
         about["why"] = NO_BACKBONE.format(BACKBONES[backbone])
@@ -38,7 +38,7 @@ def row(scale: Scale, label: str, run: Run | None, backbone: str, published: Pub
 
 
 def untrained_row(scale: Scale, label: str, how: str, backbone: str, published: Published | None = None) -> Row:
-    """Return a row of the untrained backbone; what is fitted is fitted on the scale's corpus."""
+    """Return a row of the untrained backbone; a fitted scorer is fitted on the scale's corpus."""
     fitted = how in FITTED
     scorer = replace(FITTED[how], corpus=scale.corpus) if fitted else UNTRAINED[how]
     encoder: Pretrained | None = scale.backbones.get(backbone)
@@ -49,7 +49,7 @@ def untrained_row(scale: Scale, label: str, how: str, backbone: str, published: 
 
 
 def figure(study: Study, table: str, view: str, **changes: Any) -> Study:
-    """Return a figure that draws the rows and columns of a table, a study of this name; it compares nothing."""
+    """Return a figure that draws the rows and columns of a study, named `table`; it compares nothing."""
     return replace(study, view=view, twin=table, contrasts=(), **changes)
 
 

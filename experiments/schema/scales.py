@@ -23,7 +23,7 @@ RESERVED_SEEDS = frozenset((*SEARCH_SEEDS, *PILOT_SEEDS, *PLANNED_SEEDS))
 STAND_INS = {"bert-base-uncased": WIKI_TINY, "bert-large-uncased": WIKI_MINI}
 # Published fields that 128 dimensions and a few thousand sentences don't allow, by method and the papers' backbone.
 RESCALED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    # As many channels a group as the paper has: two of BERT-base's 768, four of BERT-large's 1024.
+    # As many channels per group as in the paper: two of BERT-base's 768, four of BERT-large's 1024.
     "whitenedcse": {"bert-base-uncased": {"groups": 64}, "bert-large-uncased": {"groups": 32}},
     "compcse": {"bert-base-uncased": {"dims": 43}},  # a third of the dimensions, as 256 is of 768
     "rankencoder": {"bert-base-uncased": {"corpus_size": 10_000}},  # of 16,384 sentences
@@ -108,7 +108,7 @@ SCALES = {
             seeds=(42, 1, 2),
             training={"learning_rate": 3e-4, "dropout": 0.3, "precision": "bf16"},
             width=128,
-            rescaled=RESCALED | {"mocose": {}},  # whose steps are as many as published
+            rescaled=RESCALED | {"mocose": {}},  # trained for as many steps as published
             notes="The papers' epochs and batches on stand-in backbones and another Wikipedia sample.",
         ),
         Scale(
@@ -125,7 +125,7 @@ SCALES = {
     )
 }
 
-# Public checkpoints, as they are: the scale of the study `released`, which trains nothing, and of no other.
+# Public checkpoints as they are: the scale of the study `released`, which trains nothing.
 RELEASED = Scale(
     name="released",
     title="public checkpoints, from the Hugging Face hub or a folder",
@@ -136,20 +136,20 @@ RELEASED = Scale(
 )
 
 
-# Layers and width of the encoders whose settings an encoder of another size gets, by scale and the papers' name.
+# Layers and width of the encoders whose settings `scale_for` reuses, by scale and the papers' name.
 SIZES = {
     ("small", "bert-base-uncased"): (2, 128),
     ("paper", "bert-base-uncased"): (12, 768),
     ("paper", "bert-large-uncased"): (24, 1024),
 }
-FOR_SHORT_CORPUS = ("rankencoder", "mocose", "sncse")  # whose fields in RESCALED are not about the encoder's size
+FOR_SHORT_CORPUS = ("rankencoder", "mocose", "sncse")  # fields in RESCALED that do not depend on the encoder's size
 
 
 def scale_for(encoder: Pretrained, layers: int, width: int, corpus: Corpus) -> tuple[Scale, str]:
-    """Return a scale with the settings of the encoder that is nearest in depth and width, and its name in the papers.
+    """Return a scale for an encoder, with the settings of the nearest in depth and width, and that one's paper name.
 
-    `encoder` is in its place; the seeds and the dev set are those of `small`. There are eight dev scores in an epoch,
-    or more on a corpus as long as the papers'.
+    Seeds and dev set are those of `small`. Encoders of its size keep its interval of dev scores too; others get eight
+    dev scores in an epoch, or more on a corpus as long as the papers'.
     """
     (name, backbone), _ = min(
         SIZES.items(), key=lambda size: abs(log(layers / size[1][0])) + abs(log(width / size[1][1]))
@@ -164,6 +164,6 @@ def scale_for(encoder: Pretrained, layers: int, width: int, corpus: Corpus) -> t
 
 
 def seed_stream(declared: Sequence[int]) -> Iterator[int]:
-    """Yield the declared seeds, then 1, 2, 3 ... without these and without those of searches, pilots and the plan."""
+    """Yield the declared seeds, then 1, 2, 3 ... except for these and the seeds of searches, pilots and the plan."""
     yield from declared
     yield from (seed for seed in count(1) if seed not in RESERVED_SEEDS and seed not in declared)

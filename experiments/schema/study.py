@@ -34,7 +34,7 @@ def is_transfer(task: str) -> bool:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Refuse the name of a study or scale that is no name of a file or folder."""
+    """Refuse the name of a study or scale that can't name a file or folder."""
     if not NAME.fullmatch(name):
         raise ValueError(
             f"{kind} {name!r}: expected a name of at most 100 letters, digits, '-', '_' and '.', without '-' or '.' "
@@ -47,8 +47,8 @@ class Scale:
     """A size at which studies run: its backbones, its corpus, its seeds and the settings that it overrides.
 
     `backbones` maps the papers' names to the encoders used here; rows of any other backbone are not run. `training`
-    overrides training fields of every recipe except its fixed ones, `rescaled` fields of a method or of its training,
-    by its name and backbone; `backbone_seeds` has the seeds of backbones that run with fewer.
+    overrides training fields of every recipe except its fixed ones. `rescaled` overrides fields of a method or of its
+    training, by method and backbone. `backbone_seeds` has the seeds of backbones that run with fewer.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Scale:
         check_name("scale", self.name)
 
     def run(self, recipe: Recipe, backbone: str, **fields: Any) -> Run | None:
-        """Return the recipe's run at this scale with the first seed; None if the scale lacks the backbone.
+        """Return the recipe's run at this scale with the first seed; None if the scale has no such backbone.
 
         `fields` of the method override both the published settings and this scale's.
         """
@@ -80,7 +80,7 @@ class Scale:
         return Run(method=method, backbone=self.backbones[backbone], corpus=self.corpus, **settings)
 
     def rescale(self, method: Method, backbone: str) -> Method:
-        """Return the method, and those inside it, with the fields that this scale replaces for a papers' backbone."""
+        """Return the method and its inner ones, with the fields that this scale replaces for the papers' backbone."""
         changes = {name: v for name, v in self._changes(method, backbone).items() if name not in RUN_FIELDS}
         inner: Method | None = getattr(method, "inner", None)
         return with_fields(method, **changes, **({"inner": self.rescale(inner, backbone)} if inner else {}))
@@ -106,7 +106,7 @@ class Published:
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> float | None:
-        """Return the published number of a column; None if the table lacks the column."""
+        """Return the published number of a column; None if the table has none."""
         line = self.line(name)
         return float(line["value"]) if line and line["value"] else None
 
@@ -142,7 +142,7 @@ def published_lines(table: str) -> tuple[dict[str, str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a table: what is scored and how, and the published row beside it.
+    """One row of a table: what is scored and how, and the published row to compare it with.
 
     `encoder` is a Run (trained once for each of `seeds`), a Pretrained encoder that needs no training, or None for a
     row of published numbers only; `why` then gives the reason ("imported", or why it is not run). `vary="student"`
@@ -163,7 +163,7 @@ class Row:
     published: Published | None = None
     published_runs: int = 1  # how many runs the published number is the mean of
     why: str = ""
-    note: str = ""  # what a reader must know of the published number, or of the run, beside its label
+    note: str = ""  # what a reader must know about the published number or the run, besides its label
 
     def __post_init__(self) -> None:
         if not self.label.isprintable():
@@ -182,7 +182,7 @@ class Row:
 
     @property
     def substitute(self) -> str:
-        """What replaces a part of the paper's set-up in this row, as the row or its method says; else empty."""
+        """What replaces a part of the paper's set-up in this row, as the row or its method says; empty if nothing."""
         if self.encoder is None or self.why:
             return self.why if self.encoder else ""
         method = innermost(self.encoder.method) if isinstance(self.encoder, Run) else None
@@ -193,7 +193,7 @@ class Row:
         return self._runs
 
     @cached_property
-    def _runs(self) -> tuple[Run, ...]:  # the same objects at each call, so that each key is hashed once
+    def _runs(self) -> tuple[Run, ...]:  # the same objects at each call, so each key is hashed once
         if not isinstance(self.encoder, Run):
             return ()
         if self.teacher_seeds:
@@ -246,8 +246,7 @@ class Study:
     """One table or figure at one scale. `columns` are names in columns.py; `view` is how it is drawn.
 
     Transfer columns show `transfer_metric` (`acc` or `devacc`, never both in one table), all others `metric`. A study
-    whose columns need no task (settings, costs) trains nothing. A figure of a table's numbers has that table's name as
-    its `twin`.
+    whose columns need no task (settings, costs) trains nothing. `twin` is the table whose numbers a figure draws.
     """
 
     name: str = UNNAMED  # `named` gives it, the scale, and the source of a paper's table or figure
@@ -259,11 +258,11 @@ class Study:
     metric: str = "spearman.all"
     transfer_metric: str = "acc"
     contrasts: tuple[Contrast, ...] = ()
-    findings: tuple[Finding, ...] = ()  # tests that are no contrasts
+    findings: tuple[Finding, ...] = ()  # tests that are not contrasts
     view: str = "table"
     twin: str = ""
     caption: str = ""  # for a figure: how it differs from the paper's
-    file: str = ""  # of a study of one's own, whose runs enter no other record
+    file: str = ""  # of a user's own study, whose runs enter no other record
 
     def __post_init__(self) -> None:
         check_name("study", self.name)
@@ -282,7 +281,7 @@ class Study:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The claims that it is about; what a plan's exploratory contrasts are about is none."""
+        """The claims that it is about; a plan's exploratory contrasts have subjects, not claims."""
         contrasts = (each for each in self.contrasts if each.role != EXPLORATORY or not each.family)
         return tuple(dict.fromkeys(each.claim for each in (*contrasts, *self.findings) if each.claim))
 
@@ -307,7 +306,7 @@ StudyAt = Callable[[Scale], Study]
 
 
 def named(studies: Mapping[str, StudyAt]) -> dict[str, StudyAt]:
-    """Return the functions, whose studies then have their keys as names, the scale, and the source if a paper's."""
+    """Wrap the functions so that each study gets its key as name, its scale and, if from a paper, its source."""
     return {name: partial(_named, name, study) for name, study in studies.items()}
 
 
@@ -317,7 +316,7 @@ def _named(name: str, make: StudyAt, scale: Scale) -> Study:
 
 
 def source_of(name: str) -> str:
-    """Return the table or figure of a paper that a study's name has; empty if it has none."""
+    """Return the paper's table or figure that a study is named after; empty if there is none."""
     paper, _, about = name.partition("-")
     match = re.fullmatch(r"(table|figure)(\d+\w*)", about)
     return f"{SOURCES[paper]}, {match[1].capitalize()} {match[2]}" if match and paper in SOURCES else ""

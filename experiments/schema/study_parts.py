@@ -1,7 +1,7 @@
-"""Parts of studies: some rows, backbones or seeds of them, or runs cut short to try something.
+"""Choose parts of studies: some rows, backbones or seeds of them, or runs cut short to try something.
 
-A run of a part has the settings, and so the key, that it has in the whole study. A run that is cut short has a key of
-its own, as have the runs that it needs: those are cut short too.
+A run in a part has the same settings, and so the same key, as in the whole study. A run that is cut short has another
+key, and so have the runs that it needs, which are cut short too.
 """
 
 import re
@@ -21,10 +21,10 @@ from experiments.schema.study import Row, Study, replace_runs
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What is chosen of each study: everything where a field is empty or 0.
+    """What to choose from each study: everything where a field is empty or 0.
 
-    `rows` are labels or parts of labels, `backbones` the papers' names. One number in `seeds` is how many of a row's
-    stream (scales.seed_stream), several are the seeds themselves.
+    `rows` are labels or parts of labels, `backbones` the papers' names. A single number in `seeds` is how many to take
+    from a row's stream (scales.seed_stream); several are the seeds themselves.
     """
 
     rows: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def _rows_on(studies: Sequence[Study], backbones: Sequence[str]) -> Callable[[Ro
 
 
 def _rows_named(studies: Sequence[Study], names: Sequence[str]) -> Callable[[Row], bool]:
-    """Return whether a row is chosen: a name that is a label chooses that row, any other the rows that have it."""
+    """Return a test of rows: a name that is a label chooses that row, any other name the rows whose labels have it."""
     labels = dict.fromkeys(row.label for study in studies for row in study.rows)
     chosen: set[str] = set()
     for name in names:
@@ -127,7 +127,7 @@ def _shortened_row(row: Row, parts: Parts) -> Row:
 
 
 def _ranking_at_most(method: Method, lines: int) -> Method:
-    """Return the method with no more sentences to rank (RankEncoder), also in the method that it adds to."""
+    """Return the method with at most `lines` sentences to rank (RankEncoder), also in its inner method."""
     inner = getattr(method, "inner", None)
     changes: dict[str, Any] = {} if inner is None else {"inner": _ranking_at_most(inner, lines)}
     if getattr(method, "corpus_size", 0) > lines:
@@ -136,7 +136,7 @@ def _ranking_at_most(method: Method, lines: int) -> Method:
 
 
 def shorten(run: Run, max_steps: int, lines: int) -> Run:
-    """Return the run, and those that it needs, of at most `max_steps` steps on `lines` lines; 0: all."""
+    """Cut a run, and the runs that it needs, to `max_steps` steps on `lines` lines; 0 means all."""
     method: Method = replace_runs(run.method, {old: shorten(old, max_steps, lines) for old in run.nested()})
     lines = min(lines or run.corpus.lines, run.corpus.lines)
     return replace(
