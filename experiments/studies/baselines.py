@@ -1,4 +1,4 @@
-"""Baselines of the papers' tables against SimCSE, and controls of what their papers and released code differ in.
+"""Baselines of the papers' tables against SimCSE, and controls where their papers and released code differ.
 
 Exploratory: no claim of the four papers is about these methods' gains.
 """
@@ -31,7 +31,7 @@ PRINTED = {
     "ArcCSE": "rankcse_table2",
     "L2P-CSR": "compcse_table1",
 }
-PUBLISHED_LINES = 1_000_000  # sentences of ESimCSE's runs; with a slow encoder's decay of 0.995
+PUBLISHED_LINES = 1_000_000  # sentences of ESimCSE's runs, whose slow encoder has a decay of 0.995
 
 
 def seeds_of(scale: Scale) -> tuple[int, ...]:
@@ -41,12 +41,12 @@ def seeds_of(scale: Scale) -> tuple[int, ...]:
 
 
 def slow_decay(scale: Scale) -> float:
-    """Return the decay with which as much of a slow encoder's start is left at the end as in ESimCSE's runs."""
+    """Return the decay that leaves as much of the slow encoder's start at the end as ESimCSE's runs do."""
     return round(0.995 ** (PUBLISHED_LINES / scale.corpus.lines), 3)
 
 
 def baselines(scale: Scale) -> Study:
-    """Every baseline, and what a line of its code or a choice of its paper is worth."""
+    """Every baseline, and the effect of single lines of their code or choices of their papers."""
     rows = _methods(scale)
     controls = _controls(scale, rows)
     by_label = {each.label: each for each in (*rows.values(), *controls)}
@@ -73,7 +73,7 @@ def _methods(scale: Scale) -> dict[str, Row]:
 
 
 def _controls(scale: Scale, rows: Mapping[str, Row]) -> list[Row]:
-    """Return a method's row again with one detail changed, for each of the details."""
+    """Return rows of methods with one detail changed, one row per detail."""
 
     def with_change(title: str, detail: str, run: Run | None, **more: Any) -> Row:
         return replace(rows[title], label=f"{title}, {detail}", encoder=run, published=None, note="", **more)

@@ -47,14 +47,14 @@ def _trained_runs(scale: Scale) -> dict[str, Run | None]:
 
 
 def _published_scoring(scale: Scale, label: str) -> dict[str, Any]:
-    """Return the scorer and seeds of RankEncoder's rows: Eq. 7, by inner products in its code, with a base a seed."""
+    """Return the scorer of RankEncoder's rows (Eq. 7; its code uses inner products), each seed with its own base."""
     if not label.startswith("RankEncoder"):
         return {}
     return {"scorer": rank_scorer(scale, normalise="released code" not in label), "vary": "all"}
 
 
 def methods(scale: Scale) -> Study:
-    """The last checkpoint of every method at this scale's settings, beside the untrained backbone."""
+    """The last checkpoint of every method at this scale's settings, and the untrained backbone."""
     rows = [
         Row(label=f"untrained, {how}", encoder=scale.backbones[BASE], backbone=BASE, scorer=scorer, select=AS_IS)
         for how, scorer in UNTRAINED.items()
@@ -71,7 +71,7 @@ def methods(scale: Scale) -> Study:
 
 
 def overlap(scale: Scale) -> Study:
-    """Test pairs that STS-B dev (used to select checkpoints) and STS-B train have too."""
+    """Test pairs that are also in STS-B dev (used to select checkpoints) or in STS-B train."""
     counts = {
         "pairs that STS-B dev has too": "shared_dev",
         "of these, with the same gold score": "shared_dev.same_gold",
@@ -93,8 +93,8 @@ def search(scale: Scale) -> Study:
     """Dropout and learning rate for SimCSE, by dev scores only and on separate seeds; decided first, then frozen.
 
     The rule was declared before the first run: 0.3 and 3e-4 stay unless another pair's mean is higher by more than two
-    standard errors of such a difference, from the deviation over seeds pooled over the grid. The grid includes BERT's
-    0.1 and 3e-5.
+    standard errors of the difference. These come from the deviation over seeds, pooled over the grid. The grid includes
+    BERT's 0.1 and 3e-5.
     """
     rows, simcse = [], simcse_run(scale, BASE)
     assert simcse  # every scale has something for BERT-base
@@ -114,7 +114,7 @@ def search(scale: Scale) -> Study:
 
 
 def ranks(scale: Scale) -> Study:
-    """RankEncoder without ranks, without its filter, or trained from its base; other corpora at inference."""
+    """RankEncoder without ranks, without its filter or from its base's weights; other corpora at inference."""
     base, size = simcse_run(scale, BASE), min(rank_scorer(scale).size, OTHER_LINES)
 
     def trained_row(label: str, run: Run | None) -> Row:
@@ -155,13 +155,13 @@ def ranks(scale: Scale) -> Study:
 
 
 def robustness(scale: Scale) -> Study:
-    """The methods by other averages, without test pairs that STS-B dev has too, and without checkpoint selection."""
+    """The methods by other averages, without test pairs that are in STS-B dev, and without checkpoint selection."""
     runs = {label: run for label, run in _trained_runs(scale).items() if run}
     rows = {
         label: row(scale, label, run, BASE, None, **_published_scoring(scale, label)) for label, run in runs.items()
     }
     unselected = [replace(each, label=f"{each.label}, last", select="last") for each in rows.values()]
-    # The papers' new methods; no paper here claims a gain of the others.
+    # The papers' new methods; no paper here claims that the others gain.
     new_methods = [
         name for name in rows if name.startswith(("RankCSE", "WhitenedCSE", "CompCSE")) and "released" not in name
     ]

@@ -41,7 +41,7 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "compcse": compcse_tables.STUDIES,
     "beyond": beyond_papers.STUDIES | controls.STUDIES | baselines.STUDIES | ladder.STUDIES,
 }
-# What decides the claims (experiments/PLAN.md), and what chose its scale: no part of `all`, which is exploratory.
+# Studies that decide the claims (experiments/PLAN.md) or that chose its scale; `all`, which is exploratory, omits them.
 PLANNED: dict[str, dict[str, StudyAt]] = {
     "pilots": pilots.STUDIES,
     "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,
@@ -49,7 +49,7 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
 EVERYTHING = ("all", *PLANNED)
 SECOND_PLAN = "plan2"  # experiments/PLAN2.md
 AT_SMALL = second_plan.STUDIES | first_plan_again.STUDIES
-# At a scale of their own, whatever scale the others are run at.
+# Studies that have a fixed scale, whichever scale the others are run at.
 OWN_SCALES = {
     "quickstart": SCALES["quickstart"],
     **dict.fromkeys(("released", *released.STUDIES), RELEASED),
@@ -74,7 +74,7 @@ STUDIES: dict[str, StudyAt] = {
 
 
 def names_at(scale_name: str) -> list[str]:
-    """Return names of all studies at a scale; `headline` is a part of the plan, and no study more."""
+    """Return the names of all studies at a scale, except `headline`, which is a part of the plan."""
     return list(fixed_at(scale_name)) or [
         *EVERYTHING,
         *(name for name in _with_scale(scale_name) if name not in headline.STUDIES),
@@ -82,7 +82,7 @@ def names_at(scale_name: str) -> list[str]:
 
 
 def fixed_at(scale_name: str) -> tuple[str, ...]:
-    """Return the studies of a scale at which no other is run; `released` is the name of all of its studies."""
+    """Return the studies of a scale that allows no others; `released` is one name for all of its studies."""
     if scale_name in ("quickstart", RELEASED.name):
         return (scale_name,)
     return tuple(_with_scale(scale_name)) if scale_name in ONLY_OWN else ()
@@ -93,13 +93,13 @@ def _with_scale(scale_name: str) -> list[str]:
 
 
 def choose_studies(names: list[str], scale_name: str) -> list[Study]:
-    """Return the studies of the given names: a study, a paper or `released` for its studies, `all`, or `quickstart`.
+    """Return the studies of the given names: of a study, a file, a group such as a paper, `all`, or `quickstart`.
 
-    Quickstart and the studies of `released` have a fixed scale.
+    Studies in OWN_SCALES keep their fixed scale.
     """
     scale = look_up("scale", scale_name, SCALES | {RELEASED.name: RELEASED})
     groups = PAPERS | PLANNED | {SECOND_PLAN: AT_SMALL | stage_d.STUDIES, "released": released.STUDIES}
-    apart = (*PLANNED, SECOND_PLAN, "released")  # no part of `all`
+    apart = (*PLANNED, SECOND_PLAN, "released")  # not in `all`
     studies = STUDIES | {name: study for group in apart for name, study in groups[group].items()} | headline.STUDIES
     chosen: dict[str, StudyAt] = {}
     for name in names:

@@ -26,7 +26,7 @@ DEV = "stsb_dev"
 
 
 def table1(scale: Scale) -> Study:
-    """STS: on each backbone the setting that Table 2 found best on STS-B dev."""
+    """STS, with the setting that Table 2 found best on STS-B dev for each backbone."""
     composed, subsampled = "SimCSE (w/ comp.)", "SimCSE (+ subsum.)"
     rows = rows_of(scale, "compcse_table1", dict.fromkeys((composed, subsampled), COMPOSED))
     return Study(
@@ -125,7 +125,7 @@ def table5(scale: Scale) -> Study:
 
 
 def table6(scale: Scale) -> Study:
-    """The loss on the first d0 dimensions only; at another width, the same share of it."""
+    """The loss on the first d0 dimensions only; other widths use the same share of dimensions."""
 
     def cut(d0: int, backbone: str, whole: int) -> Row:
         dims = None if d0 == whole else _dimensions(scale, d0, whole)
@@ -148,7 +148,7 @@ def table6(scale: Scale) -> Study:
 
 
 def _dimensions(scale: Scale, d0: int, whole: int) -> int:
-    """Return the number of dimensions that is the same share of this scale's width as d0 is of the paper's."""
+    """Return the number of dimensions that is as large a share of this scale's width as d0 is of the paper's."""
     return round(d0 * (scale.width or whole) / whole)
 
 

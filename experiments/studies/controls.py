@@ -97,7 +97,7 @@ def whitening(scale: Scale) -> Study:
 
 
 def composition(scale: Scale) -> Study:
-    """Positives that are as short and as hard: a single part, which composes nothing, and parts that are not halves."""
+    """Positives as short and as hard: a single part, which composes nothing, and parts that are not halves."""
     make = partial(RUNS["compcse"], scale, BASE)
     runs: Mapping[str, Run | None] = {
         "first half alone": make(compose="first"),

@@ -1,7 +1,7 @@
 """Load a user's own study from a file, with its methods: `sweep.py --study my_study.py`.
 
-The file is imported as a module of its folder, so it may import files beside it. It has a function `study`, of a scale,
-and any number of methods.
+The file is imported as a module of its folder, so it may import files next to it. It defines a function `study`, which
+takes a scale, and any number of methods.
 """
 
 import importlib
@@ -38,7 +38,7 @@ def load_study(path: Path) -> StudyAt:
 
 
 def load_method(path: Path, name: str = "") -> Any:
-    """Import a file, register its methods, and return the one with a class's name; without a name the only one."""
+    """Import a file, register its methods, and return the one whose class has this name, or the only one."""
     found = {kind.__name__: kind for kind in _register_all(_import(path.resolve()), path)}
     if not name and len(found) == 1:
         return next(iter(found.values()))
@@ -49,7 +49,7 @@ def load_method(path: Path, name: str = "") -> Any:
 
 
 def loaded_files() -> tuple[str, ...]:
-    """Return the files that own studies consist of, for processes that have to import them too."""
+    """Return the files of the loaded studies, for other processes that must import them too."""
     folders = {Path(module.__file__ or "").parent for module in _LOADED}
     files = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
     return tuple(sorted({file for file in files if file and file.endswith(".py") and Path(file).parent in folders}))
@@ -89,10 +89,10 @@ def _methods_of(module: ModuleType) -> Iterator[Any]:
 
 
 def _register(kind: Any, path: Path) -> None:
-    """Add a method to METHODS; refuse one that could be taken for another: its class's name enters keys."""
-    lacking = [part for part in PARTS_OF_METHOD if not hasattr(kind, part)]
-    if lacking:
-        raise ValueError(f"{path}, method {kind.__name__}: expected {', '.join(PARTS_OF_METHOD)}; lacks {lacking[0]}")
+    """Add a method to METHODS; refuse one with the name or class name of another: its class name is part of keys."""
+    missing = [part for part in PARTS_OF_METHOD if not hasattr(kind, part)]
+    if missing:
+        raise ValueError(f"{path}, method {kind.__name__}: expected {', '.join(PARTS_OF_METHOD)}; lacks {missing[0]}")
     for other in METHODS.values():
         if other is not kind and (other.name == kind.name or other.__name__ == kind.__name__):
             raise ValueError(

@@ -8,7 +8,7 @@ from experiments.studies.rankcse_tables import RANKS, SHORT_METHODS
 
 
 def quickstart(scale: Scale) -> Study:
-    """Return a small table that exercises every part; data/synthetic.py says what it can't show."""
+    """Return a small table that exercises every part; data/synthetic.py explains what it can't show."""
 
     def trained_row(label: str, make: MakeRun) -> Row:
         return row(scale, label, make(scale, BASE), BASE, None, short=SHORT_METHODS[label])

@@ -1,6 +1,4 @@
-"""RankCSE's tables and figures of analyses: example rankings, data, settings, costs, embedding spaces."""
-
-from typing import Any
+"""RankCSE's analyses, as tables and figures: example rankings, data, settings, costs, embedding spaces."""
 
 from cse_core.methods import rankcse
 from cse_core.run import Run
@@ -17,18 +15,15 @@ GOLD = "imported: gold scores of the data set"
 
 
 def _example_rankings(table: str) -> StudyAt:
-    """Return the study of example queries: human labels of each target, and the encoders' cosines."""
+    """Return the study of example queries, with the human label and the encoders' cosines of each target."""
 
     def study(scale: Scale) -> Study:
-        columns: dict[str, str] = {}
-        for task, (_, target) in zip(EXAMPLE_COLUMNS[table], _targets(table), strict=True):
-            columns[task] = target
-        about: dict[str, Any] = {"columns": columns}
-        human = Published(table, "BERT-base", "human label", **about)
+        columns = {task: target for task, (_, target) in zip(EXAMPLE_COLUMNS[table], _targets(table), strict=True)}
+        human = Published(table, "BERT-base", "human label", columns=columns)
         rows = [Row(label="human label", encoder=None, published=human, why=GOLD)]
         for label, run in _compared_runs(scale).items():
             method = {NET: None, MLE: "RankCSE", "DiffCSE": None}.get(label, label)
-            published = Published(table, "BERT-base", method, **about) if method else None
+            published = Published(table, "BERT-base", method, columns=columns) if method else None
             rows.append(row(scale, label, run, BASE, published))
         return Study(
             source=f"RankCSE, Table {table.removeprefix('rankcse_table')}",
@@ -47,7 +42,7 @@ def _targets(table: str) -> list[tuple[str, str]]:
 
 
 def _compared_runs(scale: Scale) -> dict[str, Run | None]:
-    """Return the runs that the paper's analyses compare; it says RankCSE without naming the loss, so both are here."""
+    """Return the runs that the paper's analyses compare, RankCSE with both losses, as the paper does not name one."""
     return {
         "SimCSE": simcse_run(scale, BASE),
         "DiffCSE": RUNS["diffcse"](scale, BASE),
@@ -135,7 +130,7 @@ def table9(scale: Scale) -> Study:
 
 
 def table11(scale: Scale) -> Study:
-    """Recorded minutes of training; teachers count for the run that embedded their corpus first."""
+    """Recorded minutes of training; a teacher's time counts for the run that first embedded its corpus."""
     rows = []
     for backbone, size in ((BASE, "base"), (LARGE, "large")):
         made = {"SimCSE": simcse_run(scale, backbone), NET: rankcse_run(scale, backbone)}
@@ -181,7 +176,7 @@ def figure5(scale: Scale) -> Study:
 
 
 def table10(scale: Scale) -> Study:
-    """Transfer of the snapshot that is best on the transfer tasks' dev sets."""
+    """Transfer scores of the snapshot that is best on the transfer tasks' dev sets."""
     rows = rows_of(scale, "rankcse_table10", OURS, TRANSFER_AVG, select=BY_TRANSFER)
     return Study(
         question="Does RankCSE improve transfer when selected on transfer dev sets? One seed, four snapshots of a run.",

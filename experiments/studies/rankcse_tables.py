@@ -135,7 +135,7 @@ def table6(scale: Scale) -> Study:
 
 
 def _row_over_seeds(scale: Scale, backbone: str, method: str, vary: str = "student") -> Row:
-    """Return a row of Table 6; the paper's single row of a method goes with the one that has fixed teachers."""
+    """Return a row of Table 6; the paper's only row of a method is shown with ours of fixed teachers."""
     title, varied = BACKBONES[backbone], vary == "all"
     published = None if varied else Published("rankcse_table6", title, method, columns=TABLE4_COLUMNS)
     run = ({"SimCSE": simcse_run} | OURS)[method](scale, backbone)

@@ -1,4 +1,4 @@
-"""RankEncoder's figures of analyses, and claims of its text: lambda, corpus size, cost."""
+"""RankEncoder's figures, and claims in its text: lambda, corpus size, cost."""
 
 from cse_core.evaluation.scorers import Cosine
 from experiments.plan.pilots import BALANCED_WEIGHT
@@ -13,7 +13,7 @@ WEIGHTS = (0.01, 0.05, 0.1, 0.5)  # of lambda_train; 0.05 is the published one, 
 
 
 def matched_weights(scale: Scale) -> tuple[float, ...]:
-    """Return lambda_train with WEIGHTS' ratios to the weight of equal losses; none where that one is not known."""
+    """Return WEIGHTS scaled so that 0.05 becomes the weight of equal losses here; none where that is not known."""
     if scale.name != "small":
         return ()
     return tuple(round(BALANCED_WEIGHT * weight / 0.05, 9) for weight in WEIGHTS)
@@ -51,7 +51,7 @@ def figure7(scale: Scale) -> Study:
 
 
 def figure8(scale: Scale) -> Study:
-    """The contrastive and the weighted rank loss over training, by published weights and by those that balance here."""
+    """The contrastive and the weighted rank loss over training, with published weights and with balanced ones."""
 
     def with_weight(weight: float, label: str = "") -> Row:
         run = rankencoder_on(scale, "SimCSE", rank_weight=weight)
@@ -98,7 +98,7 @@ def figure9(scale: Scale) -> Study:
 def lambdas(scale: Scale) -> Study:
     """A grid of lambda_train and lambda_inf; the second needs no training.
 
-    The published weights, and those that stand to the balance of both losses here as the published ones to theirs.
+    The values of lambda_train are the published ones, and those scaled to balance both losses here.
     """
     rows = []
     for train in sorted({*WEIGHTS, *matched_weights(scale)}):

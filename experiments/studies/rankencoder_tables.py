@@ -19,7 +19,7 @@ RETRAINED = "+RankEncoder, retrained, cosine"
 
 
 def rankencoder_on(scale: Scale, base: str, **fields: Any) -> Run | None:
-    """Return a RankEncoder run on a base method, by the paper's name of it."""
+    """Return a RankEncoder run on a base method, by the base's name in the paper."""
     return rankencoder_run(scale, BASE, BASES[base], **fields)
 
 

@@ -1,7 +1,7 @@
-"""Score public checkpoints of the papers, and of their baselines, beside the numbers that are printed for them.
+"""Score public checkpoints of the papers and their baselines, and compare them with the printed numbers.
 
 Nothing is trained. The names are those that the methods' own repositories link to, unless a note says otherwise.
-`[CLS]` is the state before the trained head, what SimCSE's evaluation calls cls_before_pooler.
+`[CLS]` is the state before the trained head, called cls_before_pooler in SimCSE's evaluation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ UNNAMED = ""  # in place of a table: scored, and no table here prints its number
 class Method:
     """A method as the tables spell it, the tables that print its scores, and its checkpoints' hub names by backbone.
 
-    After a hub model's owner and name comes the folder of its weights, if they are in one. A backbone that a table has
-    and the hub lacks is a row that is not run; `why` is the reason. A study whose table is None lacks the method.
+    A hub name is OWNER/NAME, and the folder of the weights if they are in one. If the hub has no checkpoint for a
+    table's backbone, the row is not run; `why` is the reason. If a study's table is None, it leaves out the method.
     """
 
     title: str
@@ -38,11 +38,11 @@ class Method:
     transfer: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     scorer: Scorer = CLS
-    label: str = ""  # in place of the title
+    label: str = ""  # instead of the title
     which: str = ""  # of several checkpoints on one backbone
     why: str = NO_WEIGHTS
     note: str = ""
-    runs: int = 1  # whose mean is printed
+    runs: int = 1  # how many runs the printed number is the mean of
 
 
 def _on_each(pattern: str, *backbones: str) -> dict[str, str]:
@@ -163,7 +163,7 @@ METHODS = (
 
 
 def _rows(table_of: str, columns: Mapping[str, str]) -> Iterator[Row]:
-    """Yield a row for each line of a method's table, and for each checkpoint without one."""
+    """Yield a row for each line of a method's table, or for each checkpoint of a method without a table."""
     for method in METHODS:
         table: str | None = getattr(method, table_of)
         if table is None:
@@ -175,7 +175,7 @@ def _rows(table_of: str, columns: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _row(method: Method, backbone: str, published: Published | None) -> Row:
-    """Return the row of a method's checkpoint on a backbone, which lends its tokenizer to one without."""
+    """Return the row of a method's checkpoint; one without a tokenizer uses its backbone's."""
     name = method.names.get(backbone, "")
     borrowed = "" if name == backbone else backbone
     words = (method.label or method.title, BACKBONES[backbone], method.which)

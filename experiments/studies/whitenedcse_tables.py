@@ -1,7 +1,7 @@
 """WhitenedCSE's tables and figures as studies (Zhuo et al., ACL 2023).
 
-In the paper's text, one pass of the encoder is whitened several times (shared views); the released code encodes a
-sentence once for each view (dropout views). Every table shows both, with the published numbers beside the text's.
+In the paper's text, one pass of the encoder is whitened several times (shared views). The released code encodes a
+sentence once for each view (dropout views). Every table shows both; the published numbers are next to shared views.
 """
 
 from itertools import pairwise
@@ -33,7 +33,7 @@ def _both_readings(scale: Scale, label: str, published: Published | None, short:
 
 
 def _with_dropout_views(scale: Scale, rows: dict[tuple[str, str], Row], *backbones: str) -> dict[tuple[str, str], Row]:
-    """Add to a published table's rows those of WhitenedCSE with dropout views."""
+    """Add rows of WhitenedCSE with dropout views to a published table's rows."""
     for name in backbones:
         if name in scale.backbones:
             run, title = WHITENED(scale, name, views="dropout"), BACKBONES[name]
@@ -52,7 +52,7 @@ def _against_simcse(rows: dict[tuple[str, str], Row], column: str, titles: tuple
 
 
 def table1(scale: Scale) -> Study:
-    """STS; the paper's text announces RoBERTa-large, its table has no such row."""
+    """STS; the paper's text announces RoBERTa-large, but its table has no such row."""
     rows = rows_of(scale, "whitenedcse_table1", {"WhitenedCSE": WHITENED})
     rows = _with_dropout_views(scale, rows, *BACKBONES)
     titles = tuple(BACKBONES[name] for name in (BASE, LARGE, "roberta-base") if name in scale.backbones)
@@ -121,7 +121,7 @@ def table4(scale: Scale) -> Study:
 
 
 def _group_rows(scale: Scale, channels: int, *, shuffle: bool) -> dict[str, Row]:
-    """Return the rows of a group size by reading, or one row without a run if the width is no multiple of it."""
+    """Return the rows of a group size, by reading; one row without a run if the width is not a multiple of it."""
     width, how = scale.width or 768, "shuffled" if shuffle else "not shuffled"
     label, kind = f"{channels} channels a group, {how}", "shuffled_group" if shuffle else "group"
     published, short = None, f"{channels} {kind[:2]}"
@@ -135,7 +135,7 @@ def _group_rows(scale: Scale, channels: int, *, shuffle: bool) -> dict[str, Row]
 
 
 def table5(scale: Scale) -> Study:
-    """The number of positives, the anchor included."""
+    """The number of positives, including the anchor."""
 
     def rows_with(positives: int) -> dict[str, Row]:
         label = f"m={positives} positives"
