@@ -1,4 +1,4 @@
-"""What the first plan's runs say beside its own contrasts. All of these runs were known when this was written."""
+"""What the first plan's runs say besides its own contrasts. All of these runs were known when this was written."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 
 def first_plan(scale: Scale) -> Study:
-    """Declare what the first plan's runs say beside its own contrasts; no run is new."""
+    """Declare what the first plan's runs say besides its own contrasts; no run is new."""
     simcse = simcse_run(scale, BASE)
     ten, composed = seeded_row(scale, "SimCSE, the same ten seeds", simcse, 10), _composed(scale)
     runs = {"SimCSE": simcse, "ListNet": rankcse_run(scale, BASE), "ListMLE": rankcse_run(scale, BASE, "list_mle")}
@@ -40,7 +40,7 @@ def first_plan(scale: Scale) -> Study:
 
 
 def _composed(scale: Scale) -> list[Row]:
-    """Return the rows of CompCSE and of two positives that compose nothing."""
+    """Return the rows of CompCSE and of its two controls, random crops and shuffled words."""
     run = partial(RUNS["compcse"], scale, BASE, subsampling="none")
     return [
         seeded_row(scale, "CompCSE", run(), 10),

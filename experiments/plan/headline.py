@@ -13,12 +13,12 @@ SOURCES: tuple[StudyAt, ...] = tuple(
 
 
 def headline(scale: Scale) -> Study:
-    """Return the rows that the plan's first claims and the controls of their families read, with the plan's seeds."""
+    """Return a study of the plan's first claims and their families' controls, with the plan's seeds."""
     studies = [source(scale) for source in SOURCES]
     contrasts = tuple(each for study in studies for each in study.contrasts if _decides(each))
     read = {label for contrast in contrasts for label in contrast.rows}
     found = [row for study in studies for row in study.rows if row.label in read]
-    found.sort(key=lambda row: len(row.seeds))  # a row of several studies has all of its seeds in one of them
+    found.sort(key=lambda row: len(row.seeds))  # of a row in several studies, the one with most seeds is kept
     rows = {row.label: row for row in found}
     return Study(
         source="this project, PLAN.md",

@@ -1,7 +1,7 @@
 """The teacher ladder: does a better teacher give a better student, as a dose and a response?
 
-No table of the papers asks it, and it decides no claim: R7 compares two teachers. Students are the plan's where it has
-the same ones, with their length of training and the first five of their seeds.
+No table of the papers asks this, and it decides no claim: R7 compares two teachers. Students are shared with the plan
+where it has the same ones: they have its length of training and the first five of its seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 LOSSES = {"ListNet": "list_net", "ListMLE": "list_mle"}
 SIMCSE = "SimCSE"
-# Rungs by name, which all losses share; the scores of the last one's teacher are MiniLM's, its lists are not.
+# Names of the rungs, shared by all losses. The last one's teacher scores as MiniLM does, but its lists are shuffled.
 SHUFFLED = "MiniLM, shuffled"
 RUNGS = (
     "untrained [CLS]",
@@ -97,7 +97,7 @@ def _teacher(scale: Scale, rung: str, teachers: Sequence[Teacher]) -> Row:
 
 
 def ladder(scale: Scale) -> Study:
-    """Declare RankCSE's students of teachers from bad to good, by both losses, and the teachers' own scores."""
+    """Declare RankCSE's students with teachers from bad to good, for both losses, and the teachers' own scores."""
     teachers: Mapping[str, Sequence[Teacher]] = _teachers(scale)
     simcse = planned_simcse(scale, TEACHERS)
     length = simcse.label.removeprefix("SimCSE, ") if simcse.label != SIMCSE else "the scale's length of training"

@@ -1,8 +1,8 @@
-"""Pilots and controls: at how many steps can this testbed show what each family of claims is about?
+"""Pilots and controls: after how many steps can this testbed show what each family of claims is about?
 
-Each family has a positive control, a treatment that must help if the testbed can show anything, and a negative one,
-which must not. Both are trained for 256, 1,024 and 2,048 steps on seeds that nothing else uses. experiments/PLAN.md
-says what follows from them.
+Each family has a positive control, a treatment that must help if the testbed can show anything, and a negative control,
+which must not help. Both are trained for 256, 1,024 and 2,048 steps on seeds that nothing else uses.
+experiments/PLAN.md says what follows from them.
 """
 
 from dataclasses import replace
@@ -22,20 +22,20 @@ from experiments.schema.study import Row, Scale, Study, StudyAt, named
 # A far better encoder than any that this study trains: its STS average over seven sets is 78.9.
 MINILM = Pretrained("all-MiniLM-L6-v2", "4b0aa5629d2b2d9d8b831d74d832d285cbd2a402eeee41cbad74dc17810b4bb1")
 EPOCHS = (1, 4, 8)  # at `small` 256, 1,024 and 2,048 steps
-# lambda_train at which RankEncoder's two losses are equally large at `small`: the recorded runs with the paper's 0.05
-# end at a contrastive loss of 0.31 and a rank loss of 0.125, so that with 0.05 the rank loss never counts.
+# lambda_train at which RankEncoder's two losses are equally large at `small`. The recorded runs with the paper's 0.05
+# end at a contrastive loss of 0.31 and a rank loss of 0.125, so with 0.05 the rank loss never counts.
 BALANCED_WEIGHT = 2.5
 TEACHERS, RANKS, WHITENING, COMPOSITION = "teachers", "trained ranks", "whitening", "composition"
 TRANSFER, SCORING = "transfer", "scoring without training"
 
 
 def with_epochs(run: Run | None, epochs: int) -> Run | None:
-    """Return the run with more epochs and as many dev scores as in one."""
+    """Return the run with more epochs and as many dev scores as in one epoch."""
     return replace(run, epochs=epochs, eval_steps=run.eval_steps * epochs) if run else None
 
 
 def balanced_rankencoder(scale: Scale, base: Run | Pretrained | None = None, **fields: Any) -> Run | None:
-    """Return RankEncoder on SimCSE with losses of equal size, over another base if one is given."""
+    """Return a RankEncoder run with losses of equal size, on SimCSE or on another base if one is given."""
     run = rankencoder_run(scale, BASE, rank_weight=BALANCED_WEIGHT, **fields)
     return replace(run, method=with_fields(run.method, base=base)) if run and base else run
 
@@ -95,7 +95,7 @@ def pilots(scale: Scale) -> Study:
 
 
 def transfer(scale: Scale) -> Study:
-    """Declare the teachers' controls again, on transfer tasks."""
+    """Declare the controls of teachers on transfer tasks."""
     rows: list[Row] = []
     contrasts: list[Contrast] = []
     column = "transfer_avg"

@@ -1,4 +1,4 @@
-"""What decides WhitenedCSE's and CompCSE's claims."""
+"""The studies that decide WhitenedCSE's and CompCSE's claims."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ COMPOSED = {"subsampling": "none"}
 
 
 def whitening(scale: Scale) -> Study:
-    """Declare WhitenedCSE's primaries on STS, as its text reads: views that share one pass of the encoder."""
+    """Declare WhitenedCSE's primaries on STS, as in its text: the views share one pass of the encoder."""
 
     def ours(label: str, table: str, variant: str, **fields: Any) -> Row:
         published = Published(f"whitenedcse_{table}", "BERT-base", "WhitenedCSE", variant) if table else None
@@ -63,7 +63,7 @@ def _printed_interaction() -> float:
 
 
 def whitenedcse_space(scale: Scale) -> Study:
-    """Declare the primary of WhitenedCSE's uniformity at the end of training, where lower is better."""
+    """Declare WhitenedCSE's primary on uniformity, where lower is better."""
     simcse = planned_simcse(scale, WHITENING)
     ours = planned_row(scale, "WhitenedCSE", RUNS["whitenedcse"](scale, BASE), WHITENING)
     contrasts = [primary("W6", WHITENING, simcse, ours, column="uniformity", margin=0.1)]
@@ -100,7 +100,7 @@ def composition(scale: Scale) -> Study:
 
 
 def parts(scale: Scale) -> Study:
-    """Declare the primaries of how a sentence is composed, on STS-B dev and at the whole width, as in the paper."""
+    """Declare the primaries on how a sentence is composed, by STS-B dev and at the whole width, as in the paper."""
 
     def ours(label: str, table: str, variant: str, **fields: Any) -> Row:
         return _compcse_row(
@@ -136,12 +136,12 @@ def parts(scale: Scale) -> Study:
 
 
 def _third(scale: Scale) -> int:
-    """Return the paper's d0 of 256 of 768 at this scale's width."""
+    """Return the same share of this scale's width as the paper's d0 of 256 is of 768."""
     return round((scale.width or 768) / 3)
 
 
 def compcse_space(scale: Scale) -> Study:
-    """Declare the primaries of what composition does to a space: uniformity, length, halves."""
+    """Declare the primaries on what composition does to the embedding space: uniformity, length, halves."""
 
     def ours(label: str, run: Run | None) -> Row:
         return planned_row(scale, label, run, COMPOSITION)
@@ -163,7 +163,7 @@ def compcse_space(scale: Scale) -> Study:
 
 
 def convergence(scale: Scale) -> Study:
-    """Declare the primary of speed: the first step within a point of the best dev score, a score every tenth step."""
+    """Declare the primary on speed: the first step within a point of the best dev score, scored every tenth step."""
     simcse = planned_row(scale, "SimCSE, fine curve", with_dense_dev_scores(simcse_run(scale, BASE)), COMPOSITION)
     ours = planned_row(
         scale, "CompCSE, fine curve", with_dense_dev_scores(RUNS["compcse"](scale, BASE, **COMPOSED)), COMPOSITION

@@ -1,4 +1,4 @@
-"""What decides the claims that no contrast of means can: spreads, orders, trends, costs; and the study's own."""
+"""The studies of claims that are not contrasts of means: spreads, orders, trends, costs; and of this study's own."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,12 +20,12 @@ from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 SOURCE = "this project, PLAN.md"
-# The family whose controls say whether a claim can be judged; costs, which benchmarks measure, have none.
+# The family whose controls say whether a claim can be judged; costs are measured by benchmarks and have none.
 FAMILY_OF = {"R10": TEACHERS} | dict.fromkeys(("E4", "E9", "S1", "S3", "S4"), SCORING)
 
 
 def orders(scale: Scale) -> Study:
-    """Declare the study's own claims: the order of methods by other averages and checkpoints, gains against seeds."""
+    """Declare this study's own claims: the order of methods by other averages and checkpoints, gains over SimCSE."""
     runs = {
         "ListNet": rankcse_run(scale, BASE),
         "ListMLE": rankcse_run(scale, BASE, "list_mle"),
@@ -55,7 +55,7 @@ def orders(scale: Scale) -> Study:
 
 
 def spread(scale: Scale) -> Study:
-    """Declare what judges RankCSE's variation over seeds, with fixed teachers as in the paper."""
+    """Declare the test of RankCSE's variation over seeds, with fixed teachers as in the paper."""
     simcse, net = planned_simcse(scale, TEACHERS), planned_row(scale, "ListNet", rankcse_run(scale, BASE), TEACHERS)
     return Study(
         source=SOURCE,
@@ -66,7 +66,7 @@ def spread(scale: Scale) -> Study:
 
 
 def neighbours(scale: Scale) -> Study:
-    """Declare what judges the gain of ranks over shared neighbours."""
+    """Declare the test of whether ranks gain more with more shared neighbours."""
     ranks = _simcse_by_ranks(scale)
     return Study(
         source=SOURCE,
@@ -78,7 +78,7 @@ def neighbours(scale: Scale) -> Study:
 
 
 def trends(scale: Scale) -> Study:
-    """Declare what judges the gain of ranks over sets with similar pairs."""
+    """Declare the test of whether ranks gain more on sets with many similar pairs."""
     cosine, ranks = planned_row(scale, "SimCSE, cosine", simcse_run(scale, BASE), SCORING), _simcse_by_ranks(scale)
     data = Row(label="data", encoder=scale.backbones[BASE], backbone=BASE, select=AS_IS, metric="similar")
     gold = tuple(f"{task}_gold" for task in STS)
@@ -96,7 +96,7 @@ def _simcse_by_ranks(scale: Scale) -> Row:
 
 
 def costs(scale: Scale) -> Study:
-    """Declare what judges costs, which benchmarks measure by turns."""
+    """Declare the claims about costs; benchmarks measure them by running both sides in turns."""
     simcse = row(scale, "SimCSE", simcse_run(scale, BASE), BASE, None, seeds=scale.seeds[:1])
     return Study(
         source=SOURCE,

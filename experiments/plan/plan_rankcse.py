@@ -1,4 +1,4 @@
-"""What decides RankCSE's claims (and RankEncoder's on transfer tasks)."""
+"""The studies that decide RankCSE's claims, and RankEncoder's on transfer tasks."""
 
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ def _net(scale: Scale) -> Row:
 
 
 def losses(scale: Scale) -> Study:
-    """Declare the primaries of RankCSE's three losses, their temperatures and the form of the ranking loss."""
+    """Declare the primaries on RankCSE's three losses, their temperatures and the form of the ranking loss."""
     rankcse_row = partial(_rankcse_row, scale)
     simcse, net, mle = _simcse(scale), _net(scale), rankcse_row("ListMLE", "list_mle", "RankCSE-listMLE full")
     no_consistency = rankcse_row(
@@ -64,7 +64,7 @@ def losses(scale: Scale) -> Study:
 
 
 def teachers(scale: Scale) -> Study:
-    """Declare the primaries of teachers, of larger backbones and of more compute; the family's controls."""
+    """Declare the primaries on teachers, larger backbones and more compute, and the family's controls."""
 
     def by(label: str, *models: Run | Pretrained | None, **fields: Any) -> Row:
         teachers_of_row = tuple(Teacher(model, 1 / len(models), scale.dev) for model in models if model)
@@ -112,7 +112,7 @@ def _printed_r8() -> float:
 
 
 def student_and_teacher(scale: Scale) -> Study:
-    """Declare the primary of a student by the ranking loss only against its larger teacher, of its own seed."""
+    """Declare the primary on a student of the ranking loss alone, compared with its larger teacher of the same seed."""
     only_one: dict[str, Any] = {"consistency_weight": 0.0, "contrastive_weight": 0.0}
     student = replace(_rankcse_row(scale, "only ListNet, teachers of its seed", **only_one), vary="all")
     teacher = row(

@@ -1,4 +1,4 @@
-"""What decides RankEncoder's claims."""
+"""The studies that decide RankEncoder's claims."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from experiments.schema.study import Published, Row, Scale, Study, StudyAt, name
 
 SIMILAR = "stsb_similar"
 HEADING = "STS-B similar pairs (0.67-1.0) spearman"
-LOWER_THRESHOLD = 0.17  # footnote 3: what filtering dissimilar pairs adds (E8)
+LOWER_THRESHOLD = 0.17  # points that filtering dissimilar pairs adds (E8), by footnote 3
 
 
 def _similar(way: str) -> Published:
@@ -24,7 +24,7 @@ def _table4(variant: str) -> Published:
 
 
 def training(scale: Scale) -> Study:
-    """Declare the primaries of training with ranks; losses are of equal size, as in the paper's Figure 8."""
+    """Declare the primaries on training with ranks; the losses are of equal size, as in the paper's Figure 8."""
 
     def by_ranks(label: str, published: Published | None = None, **fields: Any) -> Row:
         run = balanced_rankencoder(scale, **fields)
@@ -54,7 +54,7 @@ def training(scale: Scale) -> Study:
 
 
 def similar_pairs(scale: Scale) -> Study:
-    """Declare the primary of retraining, on STS-B's similar pairs, by plain cosine."""
+    """Declare the primary on retraining, on STS-B's similar pairs, scored by plain cosine."""
     about: dict[str, Any] = {"vary": "all", "published": _similar("retrain (Eq5)")}
     retrained = planned_row(scale, "RankEncoder by cosine", balanced_rankencoder(scale), RANKS, **about)
     base = planned_row(scale, "SimCSE by ranks", simcse_run(scale, BASE), RANKS, scorer=rank_scorer(scale, 1.0))
@@ -65,18 +65,18 @@ def similar_pairs(scale: Scale) -> Study:
 
 
 def balance(scale: Scale) -> Study:
-    """Declare the primary of lambda_train: the share of steps at which the paper's 0.05 lets the rank loss count."""
+    """Declare the primary on lambda_train: the share of steps at which the rank loss counts with the paper's 0.05."""
     published_weight = planned_row(
         scale, "RankEncoder, lambda_train 0.05", rankencoder_run(scale, BASE), RANKS, vary="all"
     )
-    # A balance is a tenth of the steps at least.
+    # At least a tenth of the steps counts as a balance.
     contrasts = [primary("E6", RANKS, published_weight, column="rank_larger", margin=10.0)]
     question = "Does lambda_train 0.05 balance the losses?"
     return planned_study(scale, question, [published_weight], contrasts)
 
 
 def scoring(scale: Scale) -> Study:
-    """Declare the primaries of ranks at inference, on checkpoints of SimCSE."""
+    """Declare the primaries on ranks at inference, with checkpoints of SimCSE."""
 
     def by(label: str, scorer: Any = None, published: Published | None = None) -> Row:
         more = {"scorer": scorer} if scorer else {}
@@ -101,7 +101,7 @@ def scoring(scale: Scale) -> Study:
 
 
 def spaces(scale: Scale) -> Study:
-    """Declare the primary of rank vectors' uniformity, where lower is better."""
+    """Declare the primary on rank vectors' uniformity, where lower is better."""
 
     def of(variant: str) -> Published:
         return Published("rankencoder_table2", "BERT-base", "SimCSE", variant)
@@ -109,7 +109,7 @@ def spaces(scale: Scale) -> Study:
     run, scorer = simcse_run(scale, BASE), rank_scorer(scale, 1.0)
     vectors = planned_row(scale, "SimCSE, vectors", run, SCORING, published=of("base"))
     ranks = planned_row(scale, "SimCSE, rank vectors", run, SCORING, scorer=scorer, published=of("rank vectors (Eq2)"))
-    # The paper's gain on SimCSE is 0.81: an eighth of it is taken to be none.
+    # The paper's gain on SimCSE is 0.81; an eighth of that counts as no gain.
     contrasts = [primary("E5", SCORING, vectors, ranks, column="uniformity", paired=True, margin=0.1)]
     return planned_study(scale, "Are rank vectors more uniform?", [vectors, ranks], contrasts)
 

@@ -1,4 +1,4 @@
-"""Rows and contrasts of the plan: the family's length of training, the planned seeds, the published effect."""
+"""Rows and contrasts of the plan, with each family's length of training, the planned seeds and published effects."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,33 +12,33 @@ from experiments.schema.rows import BASE, row
 from experiments.schema.scales import PLANNED_SEEDS
 from experiments.schema.study import Published, Row, Scale, Study
 
-# Epochs of each family at `small`, by PLAN.md's rule from the pilots: teachers and ranks show nothing after one epoch
-# and after four, so they are tried at eight. Other scales have the recipes' own.
+# Epochs of each family at `small`, by PLAN.md's rule from the pilots: teachers and ranks show nothing after one or four
+# epochs, so they are tried at eight. Other scales use the recipes' epochs.
 EPOCHS = {TEACHERS: 8, TRANSFER: 1, RANKS: 8, WHITENING: 1, COMPOSITION: 1, SCORING: 1}
-SEEDS = PLANNED_SEEDS[:5]  # at other scales than `small`, of rows that only exploratory contrasts read
+SEEDS = PLANNED_SEEDS[:5]  # at scales other than `small`, for rows that only exploratory contrasts read
 SEEDS_OF = {COMPOSITION: PLANNED_SEEDS[:10]}  # families that end before the last look at `small`
-FIRST_FAMILIES = (TEACHERS, RANKS, WHITENING, COMPOSITION)  # of each paper's first claim: R1, E3, W1, C1
+FIRST_FAMILIES = (TEACHERS, RANKS, WHITENING, COMPOSITION)  # of the papers' first claims: R1, E3, W1, C1
 
 
 def planned_row(scale: Scale, label: str, run: Run | None, family: str, backbone: str = BASE, **more: Any) -> Row:
-    """Return a row of the plan: the family's length of training, as many dev scores as in one epoch, its seeds."""
+    """Return a row with its family's seeds and length of training, and as many dev scores as in one epoch."""
     times = EPOCHS[family] if scale.name == "small" else 1
     if times > 1:
         run = replace(run, epochs=run.epochs * times, eval_steps=run.eval_steps * times) if run else None
-        label = f"{label}, {times} epochs"  # of the family; a row of twice the epochs trains for twice as many
+        label = f"{label}, {times} epochs"  # the family's; a row with twice the epochs trains for twice as many
     more = {"seeds": planned_seeds(scale, family)} | more
     return row(scale, label, run, backbone, more.pop("published", None), **more)
 
 
 def planned_seeds(scale: Scale, family: str) -> tuple[int, ...]:
-    """Return a family's seeds: at `small` those of the family's last look, else the first five."""
+    """Return a family's seeds: at `small` those of the family's last look, otherwise the first five."""
     return SEEDS_OF.get(family, PLANNED_SEEDS) if scale.name == "small" else SEEDS
 
 
 def primary(
     claim: str, family: str, plus: Row | Sequence[Row], minus: Row | Sequence[Row] = (), **more: Any
 ) -> Contrast:
-    """Declare a claim's contrast."""
+    """Declare the contrast that decides a claim."""
     return of_rows(plus, minus, claim=claim, family=family, role=PRIMARY, **({"margin": MARGIN} | more))
 
 
@@ -53,7 +53,7 @@ def printed(table: str, method: str, variant: str | None = None, *, backbone: st
 def contrasts_at(scale: Scale, contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
     """Return the contrasts with their roles at a scale; at `small` they are as declared.
 
-    At all others each paper's first claim is primary, the controls of its family are controls, and all else is
+    At other scales only the papers' first claims and their families' controls keep their roles; the rest is
     exploratory.
     """
     if scale.name == "small":
@@ -70,9 +70,9 @@ def _decides_elsewhere(contrast: Contrast) -> bool:
 def planned_study(
     scale: Scale, question: str, rows: Sequence[Row], contrasts: Sequence[Contrast], **more: Any
 ) -> Study:
-    """Return the study of these contrasts: the rows and columns that they read.
+    """Return a study of these contrasts, with the rows and columns that they read.
 
-    At other scales than `small`, rows that a first claim or its controls read have all seeds of the last look.
+    At scales other than `small`, rows that a first claim or its controls read have all seeds of the last look.
     """
     contrasts = contrasts_at(scale, contrasts)
     used = {label for contrast in contrasts for label in contrast.rows}
@@ -92,11 +92,11 @@ def planned_study(
 
 
 def planned_simcse(scale: Scale, family: str, published: Published | None = None) -> Row:
-    """Return SimCSE at a family's length of training."""
+    """Return SimCSE with a family's length of training."""
     return planned_row(scale, "SimCSE", simcse_run(scale, BASE), family, published=published)
 
 
 def without_dropout(scale: Scale, family: str) -> Row:
-    """Return SimCSE with equal views, which has nothing to learn from: the control of methods that make views."""
+    """Return SimCSE with equal views, which has nothing to learn from: a control for methods that make views."""
     run = simcse_run(scale, BASE)
     return planned_row(scale, "SimCSE without dropout", replace(run, dropout=0.0) if run else None, family)

@@ -1,4 +1,4 @@
-"""The second plan (PLAN2.md), stage A: what the first plan's runs can't answer. At scale `small` only."""
+"""The second plan (PLAN2.md), stage A: what the first plan's runs can't answer, at scale `small` only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from experiments.schema.scales import PLANNED_SEEDS, WIKI_MEDIUM
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 MARGIN = 0.5  # points of an average over seven sets
-COLUMNS = ("sts_avg", "sts_disjoint_avg")  # all pairs; without those that STS-B's dev or train set has
+COLUMNS = ("sts_avg", "sts_disjoint_avg")  # all pairs; disjoint pairs, which are not in STS-B's dev or train set
 TEACHER_SEEDS = (42, 1, 2)
 MEDIUM_SEEDS = (42, 1)  # on wiki-medium; PLAN2.md says why not seed 2
 LONG = 8  # epochs
@@ -23,8 +23,7 @@ LOSSES = {"ListNet": "list_net", "ListMLE": "list_mle"}
 
 
 def contrast(claim: str, family: str, plus: Row, minus: Row, *, paired: bool, primary: bool = False) -> list[Contrast]:
-    """Return the difference of two rows on all pairs and on disjoint pairs; only the first can be a primary."""
-
+    """Return the contrasts of two rows on all pairs and on disjoint pairs; only the first can be a primary."""
     about: dict[str, Any] = {"claim": claim, "family": family, "paired": paired, "margin": MARGIN}
     roles = (ONE_LOOK if primary else EXPLORATORY, EXPLORATORY)
     return [
@@ -38,7 +37,7 @@ def seeded_row(scale: Scale, label: str, run: Run | None, seeds: int, **more: An
 
 
 def stage_study(question: str, rows: Sequence[Row], *contrasts: list[Contrast]) -> Study:
-    """Return a study of these contrasts, each on all pairs and on disjoint ones."""
+    """Return a study of these contrasts, each on all pairs and on disjoint pairs."""
     return Study(
         source="this project, PLAN2.md",
         question=question,
@@ -49,7 +48,7 @@ def stage_study(question: str, rows: Sequence[Row], *contrasts: list[Contrast]) 
 
 
 def whitening(scale: Scale) -> Study:
-    """Declare WhitenedCSE as its released code reads, on dropout views, after one epoch."""
+    """Declare WhitenedCSE as in its released code, with dropout views, after one epoch."""
 
     def ours(label: str, **fields: Any) -> Row:
         return seeded_row(scale, label, RUNS["whitenedcse"](scale, BASE, **({"views": "dropout"} | fields)), 20)
@@ -74,7 +73,7 @@ def whitening(scale: Scale) -> Study:
 
 
 def teachers(scale: Scale) -> Study:
-    """Declare RankCSE with teachers as good as the SimCSE that it is compared with, and better, at two lengths."""
+    """Declare RankCSE with teachers as good as the SimCSE it is compared with, and better ones, at two lengths."""
     simcse = simcse_run(scale, BASE)
     longer = with_epochs(simcse, LONG)
     assert simcse  # every scale has something for BERT-base
@@ -114,7 +113,7 @@ def teachers(scale: Scale) -> Study:
 
 
 def ranks(scale: Scale) -> Study:
-    """Declare SimCSE and RankEncoder of eight epochs, each by cosine and by ranks: training apart from scoring."""
+    """Declare SimCSE and RankEncoder after eight epochs, by cosine and by ranks, to separate training from scoring."""
     simcse, encoder = with_epochs(simcse_run(scale, BASE), LONG), with_epochs(balanced_rankencoder(scale), LONG)
 
     def by(label: str, run: Run | None, **more: Any) -> tuple[Row, Row]:

@@ -14,7 +14,7 @@ SEEDS = 10
 
 
 def _students(scale: Scale) -> list[Row]:
-    """Return RankCSE by both losses, taught by SimCSE of the same backbone, and by MiniLM."""
+    """Return RankCSE with both losses, taught by SimCSE on the same backbone and by MiniLM."""
     simcse = simcse_run(scale, BASE)
     assert simcse  # the scale has a backbone for BERT-base
 
