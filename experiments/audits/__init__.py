@@ -1,1 +1,1 @@
-"""Recorded runs, trained again and compared with the record."""
+"""Train recorded runs again and compare them with the record."""

@@ -1,7 +1,7 @@
 """Compare a retrained run with its record: every score, every point of its curves, its settings.
 
-On the kind of processor that a run was trained on, the bits are equal; EXACT leaves room for a correlation that is
-summed in another order. On another kind rounding differs, and each kind of number has its own tolerance.
+On the kind of processor that a run was trained on, the bits are equal; EXACT only allows for a correlation that is
+summed in another order. On another kind, rounding differs, and each kind of number has its own tolerance.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,14 @@ from experiments.results import csv_record
 from experiments.results.provenance import is_gpu, processor
 
 EXACT = 1e-12
-# Rounding ranks pairs of identical sentences, whose cosines are 1 up to rounding: in two parts of STS12 they are 65 of
-# 459 and 14 of 399, so that the mean of its parts moves by up to 2.2e-4 (measured), its score over all pairs by 2e-5.
-# A classifier that stops an epoch earlier labels some test sentences differently. Losses are rounded in every step:
-# 1.2e-5 was seen.
+# Pairs of identical sentences have a cosine of 1 up to rounding, so rounding decides their ranks. Two parts of STS12
+# have 65 such pairs of 459 and 14 of 399: the mean of its parts moves by up to 2.2e-4 (measured), its score over all
+# pairs by 2e-5. A classifier that stops an epoch earlier labels some test sentences differently. Losses are rounded in
+# every step: differences of 1.2e-5 were seen.
 ELSEWHERE = {"score": SCORE_TOLERANCE, "mean of parts": 5e-4, "accuracy": 0.02, "curve": 1e-4}
 MEANS = ("spearman.mean", "spearman.wmean")
 CURVE = "curve"
-FACTS = ("scale", "method", "backbone", "seed", "settings")  # columns of runs.csv that follow from a declared run
+FACTS = ("scale", "method", "backbone", "seed", "settings")  # columns of runs.csv that a declared run determines
 CellAddress = tuple[str, str, str, str]  # select, scorer, task, metric; for a curve: "", "curve", its name, its step
 Values = dict[CellAddress, float | str]  # numbers are compared within a tolerance, texts exactly
 
@@ -56,7 +56,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Difference:
-    """A recorded value that retraining did not reproduce within the tolerance; None where either side lacks it."""
+    """A recorded value that retraining did not reproduce within the tolerance; None on a side that does not have it."""
 
     select: str
     scorer: str
@@ -67,13 +67,13 @@ class Difference:
 
     @property
     def amount(self) -> float | None:
-        """How far apart two numbers are; None for a text and for a value that one side lacks."""
+        """How far apart two numbers are; None for a text and for a value that one side does not have."""
         return _distance(self.recorded, self.retrained)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of one run: how many numbers of each kind, their largest difference, what differs."""
+    """The comparison of one run: the count and largest difference of its scores and curve points, and what differs."""
 
     recorded_on: str
     trained_on: str
@@ -87,7 +87,7 @@ class Agreement:
 def keys_elsewhere(recorded: Recorded, device: str) -> set[str]:
     """Return the keys of runs that only the other kind of device, a GPU or a processor, could train again.
 
-    Each kind draws dropout by its own random numbers, so that the scores differ as those of two seeds do.
+    Each kind draws dropout from its own random numbers, so scores differ as much as between two seeds.
     """
     trained_on = zip(recorded.runs["key"], recorded.runs["device"], strict=True)
     return {key for key, name in trained_on if is_gpu(name) != (device == "cuda")}
@@ -124,7 +124,7 @@ def compare(job: Job, result: Mapping[str, Any], recorded: Recorded) -> Agreemen
 
 
 def _values(run: Mapping[str, Any], scores: Iterable[Mapping[str, Any]], points: Iterable[Mapping[str, Any]]) -> Values:
-    """Return the facts of a run, each score with its number of pairs and its checkpoint's step, and its curves."""
+    """Return a run's facts, its scores with their numbers of pairs and checkpoints' steps, and its curves."""
     values: Values = {("", "", "runs.csv", name): str(run[name]) for name in FACTS}
     for line in scores:
         cell, metric = (line["select"], line["scorer"], line["task"]), line["metric"]

@@ -1,6 +1,6 @@
 """Train recorded runs again and compare them with the record.
 
-Nothing is written to the record, to MLflow or to the store of sweeps. The runs that these runs need are retrained too,
+Nothing is written to the record, to MLflow or to the sweeps' store. The runs that these runs need are also retrained,
 and compared by their curves and dev scores.
 """
 
@@ -59,9 +59,9 @@ def audit(
     device: str = "cpu",
     report: Path | None = None,
 ) -> int:
-    """Retrain the runs of the keys, or `count` drawn ones; return 0, 1 if one differs or failed, 130 if interrupted.
+    """Retrain the runs of the keys, or `count` random ones; return 0, 1 if one differs or failed, 130 if interrupted.
 
-    Without a store, a temporary one is used and removed if everything agrees. Runs that the store has from an earlier
+    Without a store, use a temporary one and remove it if everything agrees. Runs that the store has from an earlier
     audit are not trained again.
     """
     scale = studies[0].scale.name
@@ -80,11 +80,11 @@ def audit(
 def retrain(
     sample: Draw, recorded: Recorded, execution: ExecutionSettings, scale: str, report: Path | None = None
 ) -> int:
-    """Retrain runs, compare and print; return 0, 1 if a run differs or failed, or 130 if interrupted."""
+    """Retrain runs, compare them and print; return 0, 1 if a run differs or failed, or 130 if interrupted."""
     _print_draw(sample, execution.store)
     require_inputs(sample.jobs, untrained_keys(sample.jobs, execution.store), execution.data)
     audited: list[Audited] = []
-    _write(report, _summary(sample, audited, scale))  # now, to see whether it can be written
+    _write(report, _summary(sample, audited, scale))  # first, to find out whether it can be written
     try:
         for run in _train_all(sample, recorded, execution):
             audited.append(run)
@@ -104,7 +104,7 @@ def _write(report: Path | None, summary: Mapping[str, Any]) -> None:
 
 
 def prepare(store: Path | None) -> Path:
-    """Make the folder, or accept one of an earlier audit; put caches in it too, so that no other run's are read."""
+    """Create the folder, or accept an earlier audit's; put caches in it too, so that no other run's cache is read."""
     folder = (store or Path(tempfile.mkdtemp(prefix="cse-audit-"))).resolve()
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
         raise ValueError(f"--store {folder}: holds files that no audit made; expected an empty folder or a new one")
@@ -192,7 +192,7 @@ def _print_conclusion(audited: Sequence[Audited], store: Path) -> None:
 
 
 def _summary(sample: Draw, audited: Sequence[Audited], scale: str) -> dict[str, Any]:
-    """Return the audit as JSON, without paths and times, so that a repeated audit gives the same file."""
+    """Return the audit as JSON, without paths or times, so that a repeated audit gives the same file."""
     runs = [
         {"key": run.job.key, "row": run.job.name, "studies": run.job.studies, "drawn": run.drawn, "commit": run.commit}
         | {"failure": run.failure}

@@ -1,4 +1,4 @@
-"""Which recorded runs are trained again: those of given keys, or runs drawn at random."""
+"""Choose the recorded runs to train again: by their keys, or at random."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -17,7 +17,7 @@ from experiments.schema.study_parts import Parts, choose_parts
 
 @dataclass(frozen=True)
 class Draw:
-    """The runs to retrain: the keys drawn, and `jobs` for them and, first, for the runs that they need.
+    """The runs to retrain: their keys, and their `jobs`, after the jobs of the runs that they need.
 
     `seed` is None if they were named.
     """
@@ -26,14 +26,14 @@ class Draw:
     drawn: tuple[str, ...]
     jobs: tuple[Job, ...]
     candidates: int
-    undeclared: int  # recorded runs that no chosen study declares: the record does not say how to train them
+    undeclared: int  # recorded runs that no chosen study declares, so that nothing says how to train them
     elsewhere: int = 0  # recorded runs that were trained, or need one that was, on another kind of device
 
 
 def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, device: str = "cpu") -> Draw:
     """Draw from the recorded runs of the studies. With the same seed, a larger count draws the same runs and more.
 
-    Runs of another kind of device than this one are not drawn.
+    Runs of a kind of device other than `device` are not drawn.
     """
     declared, cells = jobs_of(studies), recorded.cells()
     trained = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
@@ -51,12 +51,12 @@ def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, de
 
 
 def needs_any(job: Job, keys: Set[str]) -> bool:
-    """Return whether the run, or one that it needs, is among these."""
+    """Return whether the job's run, or one that it needs, has one of these keys."""
     return not keys.isdisjoint(run.key for run in _with_nested(job.encoder))
 
 
 def jobs_for(keys: Sequence[str], declared: Mapping[str, Job], recorded: Recorded, dev: str) -> tuple[Job, ...]:
-    """Return the recorded parts of jobs and, first, of those that they need, which are scored on dev only."""
+    """Return the recorded parts of jobs, after those of the jobs that they need, which are scored on dev only."""
     cells = recorded.cells()
     needed = dict.fromkeys(run.key for key in keys for run in _with_nested(declared[key].encoder))
     return tuple(_recorded_part(declared[key], cells.get(key, set()), "" if key in keys else dev) for key in needed)
@@ -70,7 +70,7 @@ def _with_nested(run: object) -> Iterator[Run]:
 
 
 def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job:
-    """Drop tasks that are not recorded, or all but the task `only` if given; keep every selection rule."""
+    """Drop tasks that are not recorded and, if `only` is given, all other tasks; keep every selection rule."""
     scorings = []
     for scoring in job.scorings:
         checkpoint = (scoring.select, str(scoring.scorer))
@@ -80,7 +80,7 @@ def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job
 
 
 def named(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, mlruns: Path, device: str) -> Draw:
-    """Return the recorded runs of these keys; refuse keys that are not recorded or can't be trained again here."""
+    """Return a draw of these keys; refuse keys that are not recorded or can't be trained again here."""
     scale, keys = studies[0].scale, tuple(dict.fromkeys(keys))
     runs = csv_record.read_runs(scale.name, mlruns)
     scales = dict(zip(runs["key"], runs["scale"], strict=True))
@@ -103,7 +103,7 @@ def named(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, mlr
 
 
 def declared_jobs(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded) -> Mapping[str, Job]:
-    """Return the jobs of the studies, also with seeds that only the record has; refuse a key that none of them has."""
+    """Return the studies' jobs, also with seeds that only the record has; refuse a key that no job has."""
     seeds = dict(zip(recorded.runs["key"], recorded.runs["seed"], strict=True))
     jobs = jobs_of(studies)
     for seed in {int(seeds[key]) for key in keys if key not in jobs}:
@@ -125,6 +125,6 @@ def _with_seed(studies: Sequence[Study], seed: int) -> list[Study]:
     for study in studies:
         try:
             possible += choose_parts([study], Parts(seeds=(seed, seed)))
-        except ValueError:  # a seed that is kept for other studies
+        except ValueError:  # the seed is reserved for other studies
             continue
     return possible
