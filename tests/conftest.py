@@ -1,4 +1,4 @@
-"""Fixtures of all tests. No test reads or writes the caches of the user, and none reaches the network."""
+"""Fixtures for all tests. No test uses the user's caches or the network."""
 
 import gc
 import os
@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import shape_checks  # noqa: F401 - pyproject.toml names it, and it must be imported before
+from tests.support import shape_checks  # noqa: F401 - named in pyproject.toml, and must be imported first
 
 settings.register_profile("study", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("study")
 
-# Test processes share the cores: with more threads than cores, PyTorch's spend their time waiting for one another.
-# This must be set before anything imports torch, and the processes that tests start inherit it.
+# Test processes share the cores: with more threads than cores, PyTorch's threads mostly wait for one another.
+# This must be set before anything imports torch. The processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Ray gives its workers niceness 15, at which they starve while other tests compute, until a test's time is up.
+# With Ray's default niceness of 15, its workers starve while other tests compute, and tests time out.
 os.environ.setdefault("RAY_worker_niceness", "0")
-# MLflow's server starts seven processes more for jobs of its own, which no test has.
+# Otherwise MLflow's server starts seven more processes for its own jobs, which no test uses.
 os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
 
-# Shells start background jobs with Ctrl-C ignored, and the processes that tests start would inherit that.
+# Shells start background jobs with Ctrl-C ignored; the processes that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Leave what is imported out of garbage collections: scanning it took a tenth of the tests' time."""
+    """Exclude imported objects from garbage collection: scanning them took a tenth of the tests' time."""
     gc.disable()
     try:
         return (yield)
@@ -51,7 +51,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Take one thread before any fixture of a test, whatever an earlier one has left: the last bits depend on it."""
+    """Reset PyTorch to one thread before a test's fixtures: the last bits of results depend on it."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 
@@ -61,13 +61,13 @@ LONG = ("tests/experiments/", "tests/test_")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first: one that is the last to start would run by itself."""
+    """Run the longest files first: if one started last, it would run alone."""
     items.sort(key=lambda item: -item.nodeid.startswith(LONGEST) - item.nodeid.startswith((*LONGEST, *LONG)))
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of real evaluation sets and corpora; tests that need it are skipped without."""
+    """The folder of real evaluation sets and corpora; without it, tests that use it are skipped."""
     if not os.environ.get("CSE_DATA"):
         pytest.skip("CSE_DATA is unset: no real data to test with")
     return Path(os.environ["CSE_DATA"]).resolve()
@@ -75,7 +75,7 @@ def real_data() -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of this test's own, and no data folder."""
+    """An empty cache for this test, and no data folder."""
     monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CSE_DATA", raising=False)
     return tmp_path / "cache"

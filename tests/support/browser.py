@@ -13,7 +13,7 @@ OPTIONS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run
 
 
 class Browser:
-    """A browser with one page, and a profile of its own."""
+    """A browser with one page and its own profile."""
 
     def __init__(self, profile: Path) -> None:
         there, self._out = os.pipe()
@@ -39,7 +39,7 @@ class Browser:
         os.close(self._in)
 
     def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a file as a window of that size shows it, and wait until it is loaded."""
+        """Open a file in a window of that size, and wait until it is loaded."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])

@@ -1,4 +1,4 @@
-"""Comparisons at the scale quickstart, of which nothing is trained."""
+"""Comparisons at scale quickstart that train nothing."""
 
 from experiments.comparison.comparison import Comparison
 from experiments.comparison.entrants import entrant, measures_of, with_space

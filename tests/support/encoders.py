@@ -1,4 +1,4 @@
-"""Encoders for tests: one that keeps what it is asked, and copies of a small one."""
+"""Encoders for tests: one that records its calls, and copies of a small one."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ TEXTS = ("a cat sat", "the river", "a dog", "snow fell on the hills", "no")
 
 
 class Recording:
-    """An encoder without weights: each text's vector is eight numbers of its hash, or a given one; keeps each call."""
+    """An encoder without weights: a text's vector is eight numbers from its hash, or a given one. It records calls."""
 
     name = "recording"
 
@@ -42,9 +42,9 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 
 def wiki_tiny(**settings: str | float) -> Encoder:
-    """A new copy of `Encoder.from_pretrained("wiki-tiny", **settings)`, whose files are read once in a process.
+    """A new copy of `Encoder.from_pretrained("wiki-tiny", **settings)`, whose files are read once per process.
 
-    Copies share their tokenizer: a test that changes it loads an encoder of its own.
+    Copies share their tokenizer: a test that changes it must load its own encoder.
     """
     return _wiki_tiny(**settings).clone()
 

@@ -25,7 +25,7 @@ WIDTH, POSITIONS = 32, 48
 
 def tokenizer(*, cased: bool = False) -> Any:
     loaded: Any = AutoTokenizer.from_pretrained(ASSETS / "wiki-tiny")
-    if cased:  # not as a BertTokenizer, which would set its own normalizer again
+    if cased:  # not a BertTokenizer, which would set its own normalizer again
         special = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "sep", "pad", "unk", "mask")}
         loaded.backend_tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
         loaded = PreTrainedTokenizerFast(tokenizer_object=loaded.backend_tokenizer, **special)
@@ -45,7 +45,7 @@ def model(family: str, seed: int = 0, **changes: Any) -> Any:
         "modernbert": {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2},
         "t5": {"d_model": WIDTH, "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2, "eos_token_id": 2},
     }
-    # Positions start after the padding's index, which MPNet has fixed at 1.
+    # Positions start after the padding's index, which is always 1 in MPNet.
     size["max_position_embeddings"] += {"mpnet": 2}.get(family, int(family in ("roberta", "xlm-roberta", "camembert")))
     if family in ("distilbert", "t5"):
         layers = {}
@@ -62,7 +62,7 @@ def model(family: str, seed: int = 0, **changes: Any) -> Any:
 
 
 def plain_folder(path: Path, family: str, *, cased: bool = False, **changes: Any) -> Path:
-    """A folder that transformers opens, without modules."""
+    """A folder that transformers can open, without sentence-transformers' modules."""
     model(family, **changes).save_pretrained(path)
     tokenizer(cased=cased).save_pretrained(path)
     return path

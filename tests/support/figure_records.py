@@ -1,4 +1,4 @@
-"""A seeded record of declared studies, as wide as the real one: scores, curves and arrays, all different."""
+"""A random but seeded record of declared studies, as wide as the real one: scores, curves and arrays."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -46,8 +46,7 @@ def lines_of(study: Study) -> pd.DataFrame:
     """results.csv with every cell of the study."""
     found: dict[tuple, dict[str, Any]] = {}
     for row in study.rows:
-        places = {(seed, key) for seed, key in row.keys().items()}
-        for seed, key in places:
+        for seed, key in row.keys().items():
             for name in study.columns:
                 for task in column(name).tasks:
                     metric = study.metric_of(row, name, task)
@@ -78,16 +77,15 @@ def points_of(study: Study, steps: tuple[int, ...] = tuple(range(32, 257, 32))) 
 
 
 def arrays_of(row: Row, seed: int, task: str) -> dict[str, np.ndarray]:
-    """What a task keeps, by its name."""
+    """The arrays that a task keeps, by name."""
     rng = rng_of(row.label, seed, task)
     gold = rng_of("gold", task).uniform(0, 5, PAIRS).astype(np.float32)
     cosines = np.clip(0.1 * gold + 0.3 + 0.15 * rng.normal(size=PAIRS), -1, 1).astype(np.float32)
     if task.endswith("_geometry"):
         return {"cosines": cosines, "gold": gold}
     if task.endswith("_projection"):
-        pairs = rng_of("pairs").permutation(SENTENCES).reshape(2, -1)
+        first, second = rng_of("pairs").permutation(SENTENCES).reshape(2, -1)
         words = rng_of("words").integers(4, 30, SENTENCES)
-        first, second = pairs[0], pairs[1]
         found = {"coordinates": 3 * rng.normal(size=(SENTENCES, 2)) + words[:, None] / 6, "words": words}
         return found | {"first": first, "second": second, "gold": gold[: len(first)]}
     if task.endswith("_density"):
@@ -110,7 +108,7 @@ def arrays_of(row: Row, seed: int, task: str) -> dict[str, np.ndarray]:
 def figure_data_of(
     study: Study, *, lines: pd.DataFrame | None = None, points: pd.DataFrame | None = None, arrays: Any = arrays_of
 ) -> FigureData:
-    """The study with all its numbers, or with those given."""
+    """The study with generated numbers, or with those given."""
     lines = lines_of(study) if lines is None else lines
     points = points_of(study) if points is None else points
     curves = curves_of(study, points)
@@ -124,7 +122,7 @@ def empty(study: Study) -> FigureData:
 
 
 def lacking(*labels: str) -> Any:
-    """The arrays of all rows but some."""
+    """The arrays of all rows except some."""
     return partial(_without, labels)
 
 
@@ -143,7 +141,7 @@ def row_of(study: Study, label: str) -> Row:
 
 
 def figure_of(view: Callable[[FigureData], Figure | None], drawn: FigureData) -> Any:
-    """The figure, as whatever its artists are."""
+    """The figure, typed as Any so that tests can read its artists."""
     figure = view(drawn)
     assert figure is not None
     return figure
@@ -160,7 +158,7 @@ def clouds(axes: Any) -> list[Any]:
 
 
 def dots_of(axes: Any) -> dict[tuple[float, float], str]:
-    """The effects of a panel: where their dots stand, and in which colour."""
+    """The colours of a panel's dots, by position."""
     found = [each for each in axes.collections if not isinstance(each, LineCollection) and len(each.get_offsets()) > 0]
     return {
         (float(x), float(y)): to_hex(colour)
@@ -170,7 +168,7 @@ def dots_of(axes: Any) -> dict[tuple[float, float], str]:
 
 
 def ranges_of(axes: Any) -> dict[float, tuple[float, float]]:
-    """The intervals of a panel by their height."""
+    """The intervals of a panel, by height."""
     lines = [each for each in axes.collections if isinstance(each, LineCollection)]
     ends = [segment for each in lines for segment in each.get_segments()]
     return {float(low[1]): (float(low[0]), float(high[0])) for low, high in ends}

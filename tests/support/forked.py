@@ -1,6 +1,6 @@
-"""Commands in processes that are forked from one with slow imports done: each starts seconds sooner.
+"""Run commands in forks of a process that has done the slow imports: each starts seconds sooner.
 
-What a command must import by itself, because its environment is read at import, is tested with `subprocess`.
+Tests in which imports must read the command's own environment use `subprocess` instead.
 """
 
 import atexit
@@ -19,12 +19,12 @@ from typing import IO, Any
 
 FORKS = get_context("forkserver")
 DEEP = ["mlflow.store.tracking.sqlalchemy_store", "transformers.models.bert.modeling_bert"]
-# Without Ray, which seeds its ids when imported: forks would draw those of a driver killed before.
+# Without Ray, which seeds its ids at import: a fork would draw the same ids as a driver that was killed before.
 FORKS.set_forkserver_preload(["torch", "scipy.stats", "datasets", *DEEP])
 
 
 class Forked:
-    """A command `[sys.executable, script or "-c" and code, ...]`, as `subprocess.Popen` has it."""
+    """A command `[sys.executable, script or "-c" and code, ...]`, with the interface of `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Forked:
         cwd: Path | None = None,
         start_new_session: bool = False,
     ) -> None:
-        """Start it. Both outputs are named files, which it adds to, or nothing; stderr may be subprocess.STDOUT."""
+        """Start it. Outputs are appended to named files or discarded; stderr may also be subprocess.STDOUT."""
         assert command[0] == sys.executable
         out = stdout.name if stdout else os.devnull
         err = out if stderr == subprocess.STDOUT else stderr.name if hasattr(stderr, "name") else os.devnull
@@ -84,7 +84,7 @@ def run(command: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 def _run(words: list[str], env: dict[str, str], cwd: str, out: str, err: str, session: bool) -> None:
-    """Be the command, up to the end of its process."""
+    """Turn this process into the command, and end it."""
     if session:
         os.setsid()
     os.environ.clear()
@@ -109,10 +109,10 @@ def _run(words: list[str], env: dict[str, str], cwd: str, out: str, err: str, se
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-    except BaseException as error:  # noqa: BLE001 - as at the top of any program
+    except BaseException as error:  # noqa: BLE001 - as at the top level of any program
         traceback.print_exception(error)
         status = 1
-    threading._shutdown()  # ty: ignore[missing-attribute] - as an interpreter does at its end
+    threading._shutdown()  # ty: ignore[missing-attribute] - as the interpreter does at exit
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

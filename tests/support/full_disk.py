@@ -1,4 +1,4 @@
-"""A disk without room, for any user: files that the kernel refuses to let grow."""
+"""A simulated full disk, for any user: the kernel refuses to let files grow."""
 
 import resource
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""A server that plays the Hugging Face hub for real processes: files of data sets and of models."""
+"""A server that imitates the Hugging Face hub for real processes, with files of data sets and models."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ COMMIT = "c" * 40
 
 
 def _content(path: str, files: Mapping[str, bytes]) -> bytes | None:
-    """A file's bytes, or for a model's name what the hub says of it; `files` are by repository and name."""
+    """A file's bytes, or the hub's JSON about a model; `files` are by repository and name."""
     path = path.partition("?")[0].lstrip("/")
     for marker in ("/resolve/main/", f"/resolve/{COMMIT}/"):
         if marker in path:
@@ -33,7 +33,7 @@ def _content(path: str, files: Mapping[str, bytes]) -> bytes | None:
 
 @contextmanager
 def hub_server(files: Mapping[str, bytes], cuts: int = 0) -> Generator[tuple[str, list[str]]]:
-    """Serve files; give the address and the list of requests made so far.
+    """Serve files; yield the address and the list of requests made so far.
 
     The connection breaks in the middle of the first `cuts` downloads of weights.
     """
@@ -76,7 +76,7 @@ def hub_server(files: Mapping[str, bytes], cuts: int = 0) -> Generator[tuple[str
 
 
 def hub_environment(address: str, home: Path) -> dict[str, str]:
-    """The variables of a process with empty caches that asks this hub."""
+    """The environment of a process with empty caches that uses this hub."""
     gone = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "CSE_ENCODERS")
     kept = {name: value for name, value in os.environ.items() if name not in gone}
     caches = {"HF_HOME": home / "hf", "HF_HUB_CACHE": home / "hf" / "hub", "CSE_CACHE": home / "cache"}

@@ -1,4 +1,4 @@
-"""One entry a method: its pinned defaults, and a change of each field under which something must change.
+"""One entry per method: its pinned defaults, and for each field a change that must have an effect.
 
 Keys leave defaults out, so a changed default would give old keys a new meaning.
 """
@@ -42,21 +42,21 @@ class Field:
 
 @dataclass(frozen=True)
 class Case:
-    """A method under which fields matter, its fields, and changes of it that are trained with too."""
+    """A method whose fields all matter, its fields, and more variants of it to train with."""
 
     base: Any
     fields: Mapping[str, Field]
     also: Mapping[str, Mapping[str, Any]]
 
     def pair(self, field: str) -> tuple[Method, Method]:
-        """Two methods that differ in a field only."""
+        """Two methods that differ only in one field."""
         about = self.fields[field]
         base = replace(self.base, **about.given)
         return base, replace(base, **{field: about.other})
 
 
 def case(base: Any, also: Mapping[str, Mapping[str, Any]] | None = None, /, **about: tuple) -> Case:
-    """A case of fields that are (default, other value) or (default, other value, what else must be set)."""
+    """A case whose fields are (default, other value) or (default, other value, what else must be set)."""
     return Case(base, {name: Field(*(*values, {})[:3]) for name, values in about.items()}, also or {})
 
 
@@ -112,7 +112,7 @@ CASES: dict[str, Case] = {
     "whitenedcse": case(
         WhitenedCSE(groups=64, views="dropout"),
         {
-            # The views of one pass are so alike that at the usual temperature there is next to nothing to learn.
+            # Views that share one pass are so alike that at the usual temperature there is almost nothing to learn.
             "shared": {"views": "shared", "temperature": 1.0},
             "zca": {"whitening": "zca"},
             "rotated": {"whitening": "rotation"},
@@ -283,6 +283,6 @@ TRAINED: dict[str, Method] = {
     for name, about in CASES.items()
     for how, changes in {"": {}, **about.also}.items()
 }
-# What a recipe has where its source says nothing.
+# The values of a recipe where its source states none.
 UNSTATED: dict[str, Any] = {"epochs": 1, "warmup": 0.0, "dropout": 0.1, "max_length": 32, "eval_steps": 125}
 UNSTATED |= {"weight_decay": 0.0, "optimizer": "adamw", "schedule": "linear", "pooling": "cls", "template": ""}

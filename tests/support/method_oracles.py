@@ -1,4 +1,4 @@
-"""What reference loops are written with: formulas in plain Python numbers, and slopes."""
+"""Building blocks of reference loops: formulas in plain Python numbers, and numerical gradients."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ def cosine(a: Vector, b: Vector) -> float:
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
-    """The softmax of a list, the largest taken out first."""
+    """The softmax of a list; the maximum is subtracted first."""
     shares = [math.exp(x - max(scores)) for x in scores]
     return [x / sum(shares) for x in shares]
 
 
 def drawn(*shape: int, seed: int, gradient: bool = False) -> Tensor:
-    """Normal numbers in double precision."""
+    """Standard normal numbers in double precision."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_(gradient)
 

@@ -1,4 +1,4 @@
-"""What tests of methods share: one step of a method, and the checks that every loss, null and refusal must pass."""
+"""Shared by tests of methods: one training step of a method, and checks of its loss and of refused settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ HEADLESS = nn.ModuleDict({"head": nn.Identity()})
 
 
 class Encoded:
-    """An Encode made of a function from Tokens to vectors; keeps the tokens of each pass."""
+    """An Encode made from a function from Tokens to vectors; it records the tokens of each pass."""
 
     def __init__(self, embed: Callable[..., tuple[Tensor, ...]]) -> None:
         self.embed, self.asked = embed, list[tuple[Tokens, ...]]()
@@ -39,14 +39,14 @@ class Encoded:
 
 
 class Views(Encoded):
-    """An Encode that gives the same vectors whatever it reads."""
+    """An Encode that returns the same vectors for any tokens."""
 
     def __init__(self, *views: Tensor) -> None:
         super().__init__(lambda *tokens: views)
 
 
 class NoSource:
-    """A Source of which nothing may be asked."""
+    """A Source that must not be used."""
 
     def vectors(
         self, encoder: EncoderRef, *, select: str, column: str | None = None, scorer: VectorScorer | None = None
@@ -58,7 +58,7 @@ class NoSource:
 
 
 class Known:
-    """A Source whose vectors follow from what is asked for; keeps what it was asked and gave."""
+    """A Source whose vectors depend only on the arguments; it records its calls and their results."""
 
     def __init__(self, examples: int = len(TEXTS)) -> None:
         self.examples, self.asked, self.given = examples, list[tuple](), list[Tensor]()
@@ -82,18 +82,18 @@ def seeded(seed: int = 2) -> torch.Generator:
 
 
 def template_of(method: Method) -> str:
-    """The template of the first view, where the method has templates."""
+    """The template of the first view; empty if the method has none."""
     inner = innermost(method)
     return inner.first if isinstance(inner, PromptBERT | SNCSE) else ""
 
 
 def pooling_of(method: Method) -> Any:
-    """The pooling that a method's runs have."""
+    """The pooling of a method's runs."""
     return "ngrams" if innermost(method).name == "isbert" else "mask" if template_of(method) else "cls"
 
 
 def encoder_for(method: Method, dropout: float = 0.3) -> Encoder:
-    """wiki-tiny, with the method's first template where it has templates. Shared: reset what a test changes."""
+    """wiki-tiny, with the method's first template if it has any. It is shared: a test must reset what it changes."""
     return _encoder(pooling_of(method), template_of(method), dropout)
 
 
@@ -123,7 +123,7 @@ def batch_of(
 
 
 def blank_batch(n: int, seed: int = 1) -> Batch:
-    """A batch of n texts that say nothing, for encoders that don't read."""
+    """A batch of n meaningless texts, for encoders that don't read them."""
     return Batch(torch.arange(n), {"text": Tokens(torch.ones(n, 2).long(), torch.ones(n, 2).bool())}, seeded(seed))
 
 
@@ -135,7 +135,7 @@ def rows_of(tokens: Tokens) -> list[list[int]]:
 def loss_under(
     method: Any, encode: Any, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor] | None = None
 ) -> Loss:
-    """A method's loss in a training pass whose dropout is always the same."""
+    """A method's loss in a training pass with fixed dropout."""
     if isinstance(encode, Encoder):
         encode.train()
     modules.train()
@@ -145,7 +145,7 @@ def loss_under(
 
 @dataclass(frozen=True)
 class Step:
-    """A step: its loss, batch and modules, all bits that a second one would repeat, and its generators' states."""
+    """A training step: loss, batch, modules, all tensors that a second step must repeat, and generators' states."""
 
     loss: Loss
     batch: Batch
@@ -155,7 +155,7 @@ class Step:
 
 
 def step_of(method: Any, encoder: Encoder | None = None, *, seed: int = 1, **about: Any) -> Step:
-    """A step from new modules: loss, views, gradients, and what dropout would draw next."""
+    """A step with new modules: its loss, views and gradients, and the numbers that dropout would draw next."""
     encoder, generator = encoder or encoder_for(method), seeded()
     modules = method.modules(encoder, generator)
     batch = batch_of(method, encoder, seed=seed, length=length_for(method))
@@ -178,7 +178,7 @@ def check_against_loop(
     rel: float = 1e-9,
     atol: float = 1e-7,
 ) -> None:
-    """Assert that a loss has the value of a loop over numbers and the slopes of it, each input's at least `least`."""
+    """Assert that a loss and its gradients equal a loop's over numbers, and that each input's reach `least`."""
     assert loss.item() == pytest.approx(loop(*inputs), rel=rel, abs=1e-12)
     gradients = torch.autograd.grad(loss, inputs)
     for gradient, expected in zip(gradients, slopes(loop, *inputs), strict=True):
@@ -187,7 +187,7 @@ def check_against_loop(
 
 
 def on_lists(loop: Callable[..., float]) -> Callable[..., float]:
-    """A loop over lists as one over tensors."""
+    """Turn a loop over lists into one over tensors."""
     return lambda *tensors: loop(*(x.tolist() for x in tensors))
 
 

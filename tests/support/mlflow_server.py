@@ -1,4 +1,4 @@
-"""A real server of MLflow in a process of its own."""
+"""A real MLflow server in its own process."""
 
 import os
 import signal

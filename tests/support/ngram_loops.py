@@ -1,4 +1,4 @@
-"""N-gram states one channel, window and token at a time, from the formula; encoders with such a pooling."""
+"""N-gram states from the formula, one channel, window and token at a time; and encoders with that pooling."""
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ def encoder_of(pooling: str = "ngrams", seed: int = 2) -> Encoder:
 
 
 def by_loops(states: Tensor, pooling: NgramPooling) -> Tensor:
-    """Each token's n-gram state, channel by channel, a window over the sentence's own tokens and nothing else."""
+    """Each token's n-gram state, channel by channel, from windows that see only the sentence's tokens."""
     rows, convs = [], [(conv.weight.detach().double(), conv.bias.tolist()) for conv in pooling.convs]
     for token in range(len(states)):
         row: list[float] = []

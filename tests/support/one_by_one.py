@@ -1,4 +1,4 @@
-"""One sentence at a time, without padding, from the formulas: its states in a BERT, a head, cosines, InfoNCE."""
+"""One sentence at a time, without padding, from the formulas: BERT's states, a head, cosines, InfoNCE."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def states_of(
     kept: Tensor | None = None,
     factors: tuple[Tensor, Tensor] | None = None,
 ) -> list[Tensor]:
-    """The states of one sentence, layer by layer, without gradient, each multiplied as asked.
+    """The states of one sentence, layer by layer, without gradient, each multiplied by factors if given.
 
     `kept` is (t, d); `factors` are the tokens' (k, t) and the features' (k, d).
     """
@@ -53,7 +53,7 @@ def cosine(a: Tensor, b: Tensor) -> float:
 
 
 def nce(queries: Sequence[Tensor], keys: Sequence[Tensor], more: Sequence[Tensor], temperature: float) -> float:
-    """The mean surprise of picking each query's own key among all keys and some more vectors."""
+    """The mean negative log-probability of each query's own key among all keys and some more vectors."""
     total = 0.0
     for i, query in enumerate(queries):
         chances = [math.exp(cosine(query, key) / temperature) for key in (*keys, *more)]

@@ -1,4 +1,4 @@
-"""Scores of evaluations by other ways than the suite's."""
+"""Scores of evaluations, computed in other ways than the suite does."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,11 @@ from cse_core.run import Corpus
 from tests.support.encoders import Recording
 
 CORPUS = Corpus("synthetic", 512)
-
-
 RANKED = Ranked(corpus=CORPUS, size=400)
 
 
 def scored(names: Sequence[str], data: Path | None = None, encoder: Any = None, scorer: Any = None) -> dict[str, Any]:
-    """Outcomes of groups and tasks, the first failure raised."""
+    """The outcomes of groups and tasks; the first failure is raised."""
     found = evaluate(encoder or Recording(), scorer or Cosine(), expand_names(names), data=data)
     return {name: found[name] for name in expand_names(names)}
 
@@ -35,7 +33,7 @@ def columns(*names: str, data: Path) -> tuple[list[str], list[str], np.ndarray]:
 
 
 def cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    """Summed up here; of equal sentences they may be the last bit from 1, so what ranks them takes the scorer's."""
+    """Cosines summed here. Those of equal sentences may differ from 1 in the last bit, so ranks use the scorer's."""
     a, b = (np.array([Recording().vector(s) for s in side], np.float32).astype(np.float64) for side in (first, second))
     return np.array([x @ y / math.sqrt((x @ x) * (y @ y)) for x, y in zip(a, b, strict=True)])
 
@@ -45,13 +43,11 @@ def exact(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
 
 
 Pair = tuple[str, str]
-
-
 SHARED_WITH_DEV = {"sts12": 259, "sts13": 81, "sts14": 193, "sts15": 580, "sts16": 22}
 
 
 def words_of(sentence: str) -> str:
-    """Letters and digits as they stand, lower-cased; everything else only separates."""
+    """The lower-cased words of letters and digits; everything else separates words."""
     return " ".join("".join(c if c.isalnum() else " " for c in sentence.lower()).split())
 
 

@@ -1,4 +1,4 @@
-"""Loops of all methods as a GPU trains them, padded, and what would make a GPU wait."""
+"""Training loops of all methods with padded batches, as on a GPU, and a detector of what makes a GPU wait."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ METHODS: dict[str, Method] = {
     "ct": CT(),
     "mixcse": MixCSE(negatives="both"),
 }
-DRAWN: dict[str, Method] = {  # by the device's own random numbers
+DRAWN: dict[str, Method] = {  # these use the device's random numbers
     "mocose": MoCoSE(),
     "consert": ConSERT(),
     "dclr": DCLR(complement=TINY, select="last", objective="binary"),
@@ -78,7 +78,7 @@ def loop_on(device: str, method: str, store: Path) -> Loop:
 
 
 class Waits(TorchDispatchMode):
-    """The operations inside it whose result or shape the CPU must know: with a GPU, each waits until it is idle."""
+    """Record the operations whose result or shape the CPU must know: each makes it wait until the GPU is idle."""
 
     def __init__(self) -> None:
         super().__init__()

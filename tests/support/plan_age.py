@@ -1,4 +1,4 @@
-"""Whether the plan is older than the runs that it judges: its contrasts were as now when their rows were scored."""
+"""Check that the plan is older than the runs that it judges: its contrasts existed when their rows were scored."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ PAGE = "experiments/PLAN.md"
 def younger_contrasts(
     studies: Sequence[Study], results: pd.DataFrame, page_at: Callable[[str], str | None]
 ) -> list[str]:
-    """Return a sentence for each contrast that the page did not have, as it is today, when a row of it was scored.
+    """Return a sentence for each contrast that was not on the page, as it is today, when one of its rows was scored.
 
-    `page_at` returns the text of PLAN.md at a commit, None if the commit lacks it.
+    `page_at` returns the text of PLAN.md at a commit, None if the commit does not have it.
     """
     lines_at = cache(lambda commit: _table_lines(page_at(commit) or ""))
     messages = []
@@ -43,7 +43,7 @@ def planned_lines(study: Study) -> tuple[tuple[str, ...], ...]:
 
 
 def page_in_history(root: Path, page: str = PAGE) -> Callable[[str], str | None]:
-    """Return a function to a page's text at a commit of this repository."""
+    """Return a function that returns a page's text at a commit of this repository."""
 
     def page_at(commit: str) -> str | None:
         command = ["git", "-C", str(root), "show", f"{commit}:{page}"]

@@ -1,4 +1,4 @@
-"""Studies to plan, and records of what is done."""
+"""Studies to plan, and records of finished runs."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Waiting for what other processes do."""
+"""Wait for other processes."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def until(true: Callable[[], T], seconds: float = 600) -> T:
-    """Return its first true value; fail after a time that no machine takes, however slow."""
+    """Return the function's first true value; fail after a time that even a slow machine does not need."""
     end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, "waited in vain"

@@ -1,4 +1,4 @@
-"""The published scale on the embedded backbones, with the fields that these do not allow replaced."""
+"""The published scale on the embedded backbones, with changes to fields that these do not allow."""
 
 from experiments.schema.scales import RESCALED
 from tests.benchmarks.rehearsal.rehearsed_runs import Limits, stand_in_scale

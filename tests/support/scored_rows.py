@@ -1,4 +1,4 @@
-"""Rows whose scores are given, and the estimates of what is tested on them."""
+"""Rows with given scores, and the verdicts of what is tested on them."""
 
 from dataclasses import replace
 
@@ -17,9 +17,7 @@ from tests.support.toy_study import SEEDS, toy_line, toy_run
 Scores = dict[str, dict[int, list[float]]]
 
 
-def scored(
-    scores: dict[str, dict[int, list[float]]], tasks: tuple[str, ...] = STS
-) -> tuple[tuple[Row, ...], pd.DataFrame]:
+def scored(scores: Scores, tasks: tuple[str, ...] = STS) -> tuple[tuple[Row, ...], pd.DataFrame]:
     """Rows with the given scores by seed and task (one number: the same for every task), and their record."""
     rows = tuple(
         Row(label=label, encoder=toy_run(0.05 + i / 100), seeds=tuple(found))

@@ -1,6 +1,6 @@
-"""SentEval's transfer protocol, one classifier after another with torch's own layers and optimisers: the oracle.
+"""Reference for SentEval's transfer protocol: one classifier after another, with torch's layers and optimisers.
 
-Written from the protocol, not for speed: nothing is shared with cse_core/evaluation.
+It is written from the protocol, not for speed, and shares nothing with cse_core/evaluation.
 """
 
 import copy
@@ -19,7 +19,7 @@ L2 = [10.0**power for power in range(-5, -1)]
 
 
 class Classifier:
-    """One linear layer; its state after `fit` is the best round's."""
+    """One linear layer; after `fit` it has the weights of the best round."""
 
     def __init__(self, width, classes, l2, seed, setting):
         np.random.seed(seed)
@@ -68,7 +68,7 @@ class Classifier:
 
 
 def search(x, y, fold_seed, classes, seed, setting):
-    """The first best weight decay over folds, and its mean accuracy in points."""
+    """The first of the best weight decays over folds, and its mean accuracy in points."""
     folds = list(StratifiedKFold(setting["folds"], shuffle=True, random_state=fold_seed).split(x, y))
     scores = []
     for l2 in L2:

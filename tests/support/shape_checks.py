@@ -1,4 +1,4 @@
-"""The check of types and shapes in tests (pyproject.toml): beartype, but where a dataclass refuses values itself."""
+"""Check types and shapes in tests (pyproject.toml) with beartype, except where a dataclass refuses values itself."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_origin
@@ -7,6 +7,6 @@ from beartype import beartype
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Check calls of a function; not of a dataclass with Literal types, whose own error lists the choices."""
+    """Check calls of a function, but not of a dataclass with Literal types: its own error lists the choices."""
     hints = getattr(function, "__annotations__", {}).values()
     return function if any(get_origin(hint) is Literal for hint in hints) else beartype(function)

@@ -1,4 +1,4 @@
-"""Sweeps in processes of their own."""
+"""Sweeps in their own processes."""
 
 import json
 import os
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def command(
     mlruns: Path, study: str, *words: str, workers: int = 1, database: bool = True, ray: bool = True
 ) -> list[str]:
-    """The command of a sweep; a second worker would cost seconds of imports for runs that take two."""
+    """The command of a sweep; a second worker would need seconds for imports, and runs take two seconds."""
     if database:
         add_empty_database(mlruns)
     script = ("" if ray else without_ray.SCRIPT) + "from tests.support.tiny_study import main; main()"
@@ -33,7 +33,7 @@ def command(
 
 
 def add_empty_database(mlruns: Path) -> None:
-    """Spare a sweep the seconds in which MLflow makes its database; `test_mlflow_log.py` is about those."""
+    """Save a sweep the seconds in which MLflow creates its database; `test_mlflow_log.py` tests that."""
     if not (mlruns / "mlflow.db").exists() and not os.environ.get("MLFLOW_TRACKING_URI"):
         mlruns.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(Path(_empty_database().name) / "mlflow.db", mlruns / "mlflow.db")
@@ -62,7 +62,7 @@ def undisturbed_sweep(factory: pytest.TempPathFactory) -> tuple[Path, float]:
     mlruns, seconds = folder / "mlruns", folder / "seconds"
     with FileLock(folder / "lock"):
         if not seconds.exists():
-            forked.run([sys.executable, "-c", ""])  # so that the imports are done, as before other sweeps
+            forked.run([sys.executable, "-c", ""])  # does the imports, as before other sweeps
             started = time.monotonic()
             done = sweep(mlruns, "healthy", database=False)
             assert done.returncode == 0, done.stdout + done.stderr
@@ -76,12 +76,12 @@ def scores(mlruns: Path) -> dict[tuple[str, ...], float]:
 
 
 def finished_at(mlruns: Path) -> dict[str, int]:
-    """When each run's training ended; training it again would write the file again."""
+    """When each run's training ended, by its file's time; training again would write the file again."""
     return {path.parent.name: path.stat().st_mtime_ns for path in (mlruns / "store").glob("*/history.json")}
 
 
 def result(key: str, /, **other: object) -> dict[str, object]:
-    """What a run of a study leaves, as far as the record reads it."""
+    """A run's result.json, as far as the record reads it."""
     cell = {"select": "last", "scorer": "cosine", "task": "synthetic", "metric": "spearman.all", "score": 0.5}
     about: dict[str, object] = {
         "key": key,

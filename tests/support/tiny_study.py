@@ -1,4 +1,4 @@
-"""A study of seconds for tests of real sweeps, with a method that can be set to fail."""
+"""Studies that take seconds, for tests of real sweeps, with a method that can be set to fail."""
 
 import os
 import signal
@@ -28,33 +28,33 @@ SCALE = Scale(name="tiny", title="", backbones={}, corpus=CORPUS, seeds=(42,), d
 
 
 def die() -> None:
-    """As the kernel ends a process that takes too much memory."""
+    """End this process as the kernel does when it takes too much memory."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_saving(state: object, path: Path) -> None:
-    """In place of torch.save: a state that is half written."""
+    """A stand-in for torch.save that is killed half-way."""
     mark("kill_saving")
     path.write_bytes(b"half a state")
     die()
 
 
 def die_scoring(*given: object, **named: object) -> None:
-    """In place of the evaluation."""
+    """A stand-in for the evaluation that is killed."""
     mark("kill_scoring")
     die()
 
 
 def no_space(state: object, path: Path) -> None:
-    """In place of torch.save, once: a disk that is full."""
+    """A stand-in for torch.save that fails once, as on a full disk."""
     torch.save = SAVE
     mark("full")
     path.write_bytes(b"half a state")
-    torch.save(state, "/dev/full")  # where each write fails so
+    torch.save(state, "/dev/full")  # every write to it fails
 
 
 def hold() -> None:
-    """Wait until released; meanwhile a file says what waits where."""
+    """Wait until released; meanwhile a file has the ids of this process and its parent."""
     with marker("held").open("a") as file:
         file.write(f"{os.getpid()} {os.getppid()}\n")
     until(lambda: marker("released").exists())
@@ -69,12 +69,12 @@ REPLACED = {
 
 
 def marker(fault: str) -> Path:
-    """Is there when a fault that comes once has come."""
+    """The file that exists once a one-time fault has occurred."""
     return Path(f"{os.environ['TINY_MARKER']}-{fault}")
 
 
 def mark(fault: str) -> None:
-    """Remember it."""
+    """Record that the fault has occurred."""
     marker(fault).touch()
 
 
@@ -120,7 +120,7 @@ def taught(teacher: Run) -> Run:
 
 
 def study(name: str, scale: Scale, **runs: Run) -> Study:
-    """A study of runs by label."""
+    """A study of runs, given by label."""
     rows = tuple(Row(label=k, encoder=r, seeds=(r.seed,), select=scale.dev) for k, r in runs.items())
     return Study(name=name, source="", question="", scale=scale, rows=rows, columns=("synthetic",))
 
@@ -131,39 +131,39 @@ def healthy(scale: Scale) -> Study:
 
 
 def faulty(scale: Scale) -> Study:
-    """What can go wrong in a run, beside one that goes well."""
+    """Runs that go wrong, and one that goes well."""
     broken = run("raise")
     runs = {"well": run(seed=1), "raises": broken, "nan": run("nan"), "after": taught(broken)}
     return study("faulty", scale, **runs)
 
 
 def lost(scale: Scale) -> Study:
-    """Workers that are killed while they write a state, and while they score; a disk that is full."""
+    """Workers killed while they write a state and while they score, and a full disk."""
     return study("lost", scale, **{fault: run(fault) for fault in REPLACED})
 
 
 def lacking(scale: Scale) -> Study:
-    """A run that is scored on a real set and taught by an encoder that is nowhere, beside one that could run."""
+    """A run scored on a real set and taught by a missing encoder, and one that could run."""
     absent = run(teachers=(Teacher(Pretrained("nobody/nothing")),))
     return replace(study("lacking", scale, a=run(seed=1), student=absent), columns=("stsb",))
 
 
 def held(scale: Scale) -> Study:
-    """Two runs that wait in the middle."""
+    """Two runs that wait half-way."""
     return study("held", scale, **{fault: run(fault) for fault in ("hold", "hold too")})
 
 
 def searches() -> dict[str, Callable[[Scale], Search]]:
-    """One that Optuna samples, of a run that needs another; a grid with a fault in half of it."""
+    """A search that Optuna samples, of a run that needs another one, and a grid of which half fails."""
     rates = {"learning_rate": LogUniform(1e-5, 1e-3), "student_temperature": (0.025, 0.05)}
     sampled = Search(name="tiny", source="", scale=SCALE, start=taught(run(seed=1)), space=rates, trials=3)
-    values = {"temperature": (0.05, 1e-40)}  # a cosine over 1e-40 is no float32
+    values = {"temperature": (0.05, 1e-40)}  # a cosine divided by 1e-40 overflows float32
     grid = Search(name="tiny-grid", source="", scale=SCALE, start=run(), space=values)
     return {"tiny": lambda scale: sampled, "tiny-grid": lambda scale: grid}
 
 
 def main(command: str = "sweep") -> None:
-    """The command line of a script of experiments/ with these studies beside the project's own."""
+    """The command line of a script in experiments/, with these studies added to the project's."""
     SCALES["tiny"] = SCALE
     SEARCHES.update(searches())
     catalogue.STUDIES.update({"healthy": healthy, "faulty": faulty, "lost": lost, "held": held, "lacking": lacking})

@@ -1,4 +1,4 @@
-"""A small study with every kind of row, and the record that it finds."""
+"""A small study with every kind of row, and its record."""
 
 import pandas as pd
 
@@ -10,18 +10,10 @@ from experiments.schema.hypotheses import beats, varies_less
 from experiments.schema.study import Published, Row, Scale, Study, pretrained_key
 
 CORPUS = Corpus("toy_sentences", 1000)
-
-
 TINY = Pretrained("toy-backbone")
-
-
 SEEDS = (42, 1, 2)
-
-
-# A row's score of sts12 by seed; each next task is one point higher, so an average is sts12's score plus three points.
+# A row's sts12 score by seed. Each next task is one point higher, so an average is sts12's score plus three points.
 FIRST = {"SimCSE": {42: 0.50, 1: 0.51, 2: 0.52}, "Better": {42: 0.60, 1: 0.61, 2: 0.63}, "One seed": {42: 0.55}}
-
-
 COLUMNS = {"sts_avg": "STS Avg", "transfer_avg": "TR Avg"}
 
 

@@ -1,4 +1,4 @@
-"""A job of a second, scored on two checkpoints, and what MLflow has of its curves."""
+"""A job that takes a second, scored on two checkpoints, and its curves in MLflow."""
 
 from cse_core.evaluation.scorers import Cosine
 from experiments.execution.job import Job, Scoring
@@ -10,7 +10,7 @@ JOB = Job(tiny_study.run(), "tiny", "Net -cons", SCORINGS, ("one",))
 
 
 def points_of(tracker: Tracker, run_id: str, name: str) -> dict[int, float]:
-    """A curve's points by step; each is there once."""
+    """A curve's points by step; asserts that there is one per step."""
     history = tracker.client.get_metric_history(run_id, name)
     found = {point.step: point.value for point in history}
     assert len(found) == len(history)

@@ -1,4 +1,4 @@
-"""Tiny runs, how they are killed, and what of two runs must be equal."""
+"""Tiny runs, ways to kill them, and comparisons of two runs."""
 
 import shutil
 from collections.abc import Callable, Generator
@@ -36,7 +36,7 @@ TINY = Run(
 
 @contextmanager
 def few_dev_pairs() -> Generator[None]:
-    """Give `synthetic_dev` its first 60 pairs: scoring all 500 takes longer than the steps of a tiny run."""
+    """Cut `synthetic_dev` to its first 60 pairs: scoring all 500 takes longer than the steps of a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(synthetic.SIZES, "dev", 60)
         senteval._synthetic_rows.cache_clear()
@@ -46,7 +46,7 @@ def few_dev_pairs() -> Generator[None]:
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished TINY, and its folder as it was after some of its steps, which is how a kill leaves it."""
+    """A finished TINY, and copies of its folder after some of its steps, as a kill would leave it."""
 
     store: Path
     history: History
@@ -73,12 +73,12 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 
 def arithmetic() -> str:
-    """Return what the bits of a training depend on, in this process."""
+    """Return what the exact bits of a training run depend on in this process."""
     kernels = "with" if torch.backends.mkldnn.enabled else "without"
     return f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, {kernels} oneDNN"
 
 
-class Killed(Exception):  # noqa: N818 - it simulates a kill, it is no error
+class Killed(Exception):  # noqa: N818 - it simulates a kill and is not an error
     pass
 
 

@@ -1,6 +1,6 @@
-"""Sweeps and searches without Ray: their runs in the driver's own process, one after another.
+"""Sweeps and searches without Ray: their runs happen in the driver's process, one after another.
 
-For tests of what a command leaves and says. What a worker, its loss or a second one changes is tested with Ray.
+For tests of a command's files and messages. Tests of workers, lost ones or several, use Ray.
 """
 
 import itertools
@@ -13,7 +13,7 @@ SCRIPT = "from tests.support.without_ray import stay_here; stay_here(); "
 
 
 def stay_here() -> None:
-    """Replace what this process would ask of Ray."""
+    """Replace the parts of Ray that this process would use."""
     from ray import tune
 
     from experiments.execution import ray_sweep
@@ -38,7 +38,7 @@ def one_after_another(
     num_samples: int,
     **_: Any,
 ) -> SimpleNamespace:
-    """Return what has `fit`, as Ray Tune's tuner: each trial that the searcher suggests, up to its end."""
+    """Return an object with `fit`, as Ray Tune's tuner has: it runs each trial that the searcher suggests."""
     from ray import tune
 
     def fit() -> None:
