@@ -1,4 +1,4 @@
-"""sweep.yaml for two hosts of one machine: the project's own file with other addresses."""
+"""Ray clusters on two hosts of one machine, from the project's sweep.yaml with other addresses."""
 
 import os
 import re
@@ -18,9 +18,9 @@ COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def adapted(head: Host, workers: Sequence[Host], shared: Path) -> dict[str, object]:
-    """What a person changes in the lines marked with an arrow; and nothing is installed, as there is no network.
+    """sweep.yaml with a user's changes in the lines marked with an arrow; nothing is installed without a network.
 
-    A host that is cut off lives on for a quarter of an hour, where Ray would end what runs there after a minute.
+    A host that is cut off keeps running for 15 minutes; by default Ray would end its processes after a minute.
     """
     text = (ROOT / "sweep.yaml").read_text()
     for old, new in {
@@ -44,7 +44,7 @@ def adapted(head: Host, workers: Sequence[Host], shared: Path) -> dict[str, obje
 
 
 class Cluster:
-    """Ray's commands for a cluster, as a person gives them."""
+    """Ray's commands for a cluster, as a user gives them."""
 
     def __init__(self, head: Host, workers: Sequence[Host], shared: Path) -> None:
         folder = head.key.parent
@@ -58,13 +58,13 @@ class Cluster:
         self.environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "auth_token")}
 
     def ray(self, command: str, *words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        """`ray COMMAND sweep.yaml ...`, to its end."""
+        """Run `ray COMMAND sweep.yaml ...` to its end."""
         with self.begin(command, *words) as process:
             said, warned = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(process.args, process.returncode, COLOURS.sub("", said), warned)
 
     def begin(self, command: str, *words: str) -> subprocess.Popen[str]:
-        """The same, under way, from the repository's root."""
+        """Start the same command, from the repository's root."""
         given = [str(Path(sys.executable).with_name("ray")), *command.split(), str(self.file), *words]
         return subprocess.Popen(
             given, cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -72,7 +72,7 @@ class Cluster:
 
 
 def write_commands(folder: Path, bodies: Mapping[str, str]) -> Path:
-    """Write programs by name that stand in the place of others; return their folder."""
+    """Write shell scripts that replace programs of the same names; return their folder."""
     folder.mkdir()
     for name, body in bodies.items():
         (folder / name).write_text(f"#!/usr/bin/env bash\n{body}\n")

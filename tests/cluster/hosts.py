@@ -1,6 +1,6 @@
-"""Two hosts on one machine: a network, mount and process namespace each, with an SSH server; needs root and iproute2.
+"""Hosts on one machine: each is a network, mount and process namespace with an SSH server. Needs root and iproute2.
 
-Each has a home (HOME, in both) and a /tmp/ray of its own; Python, and all else, is this machine's.
+Each has its own home (at HOME) and /tmp/ray; Python and everything else is this machine's.
 """
 
 import os
@@ -31,7 +31,7 @@ def lacking() -> str:
 
 @dataclass(frozen=True)
 class Host:
-    """One of them: its address, where this machine finds its home, the key that opens it."""
+    """A host: its address, the path of its home on this machine, and the key to log in with."""
 
     name: str
     address: str
@@ -40,7 +40,7 @@ class Host:
 
     @property
     def ssh(self) -> list[str]:
-        """The command before a command that is to run there."""
+        """The start of a command that runs another command on the host."""
         options = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
         return ["ssh", "-i", str(self.key), *options, f"root@{self.address}"]
 
@@ -50,7 +50,7 @@ class Host:
 
     @contextmanager
     def unplugged(self) -> Generator[None]:
-        """Without its link; what runs there lives on."""
+        """Cut the host's link; its processes keep running."""
         call("ip", "link", "set", self.cable, "down")
         try:
             yield
@@ -58,17 +58,17 @@ class Host:
             call("ip", "link", "set", self.cable, "up")
 
     def signal(self, word: str, kind: int) -> list[int]:
-        """To every process here whose command has this word; returns them."""
+        """Signal every process of the host whose command contains this word; return their ids."""
         found = []
         for number in call("ip", "netns", "pids", self.cable).split():
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
                 if word in Path(f"/proc/{number}/cmdline").read_bytes().decode():
                     os.kill(int(number), kind)
                     found.append(int(number))
         return found
 
     def ports(self) -> list[int]:
-        """Those on which something listens for other machines."""
+        """Return the ports on which something listens for other machines."""
         listening = [line.split()[3] for line in call("ip", "netns", "exec", self.cable, "ss", "-ltnH").splitlines()]
         return [int(at.rpartition(":")[2]) for at in listening if "127.0.0.1" not in at and "[::1]" not in at]
 
@@ -86,7 +86,7 @@ def call(*words: str) -> str:
 
 @contextmanager
 def hosts(folder: Path, *names: str) -> Generator[list[Host]]:
-    """The hosts; all gone in the end. Their names are those of any other checkout's, which waits."""
+    """Create the hosts, and remove them in the end. Other checkouts use the same names, so they wait for the lock."""
     with FileLock(Path(tempfile.gettempdir()) / "cse-hosts.lock"):
         yield from _hosts(folder, *names)
 
@@ -95,7 +95,7 @@ def _hosts(folder: Path, *names: str) -> Generator[list[Host]]:
     key = folder / "key"
     cables = [_cable(name) for name in names]
     for left in [*(f"netns delete {cable}" for cable in cables), *(f"link delete {one}" for one in [*cables, BRIDGE])]:
-        subprocess.run(["ip", *left.split()], capture_output=True, check=False)  # by a test that was killed
+        subprocess.run(["ip", *left.split()], capture_output=True, check=False)  # left by a test that was killed
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
     with ExitStack() as stack:
         call("ip", "link", "add", BRIDGE, "type", "bridge")
@@ -124,12 +124,12 @@ def _host(folder: Path, name: str, address: str, key: Path) -> Generator[Host]:
             f"address add {address}/24 dev eth0",
             "link set eth0 up",
             "link set lo up",
-            f"route add default via {NETWORK}.254",  # which leads nowhere; but Ray asks it for its own address
+            f"route add default via {NETWORK}.254",  # it leads nowhere, but Ray finds its own address by it
         ):
             call("ip", "-n", host.cable, *words.split())
         process = _sshd(host, folder / name)
         stack.callback(process.wait)
-        stack.callback(process.kill)  # the first process of its namespace takes all others with it
+        stack.callback(process.kill)  # the namespace's first process: all others end with it
         yield host
 
 

@@ -1,4 +1,4 @@
-"""Forms for clusters: valid for Ray, of one mind with the project's own commands and files."""
+"""Forms for clusters are valid for Ray, and agree with the project's commands and files."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def taken_by_ray(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_forms_that_no_cloud_has_run_say_so() -> None:
-    """In their names, their first lines and the documentation; Slurm's has run."""
+    """In their names, their first lines and the documentation; Slurm's form has run."""
     sketches = {path.name for path in CLUSTERS.iterdir() if ".sketch." in path.name}
     assert sketches == {path.name for path in CLUSTERS.glob("*.yaml")}
     assert all((CLUSTERS / name).read_text().startswith("# A sketch: ") for name in sketches)
@@ -82,7 +82,7 @@ def test_settings_are_names_that_the_sweep_reads(path: Path) -> None:
 def test_runs_find_their_gpus_in_a_cloud(path: Path) -> None:
     types = loaded(path)["available_node_types"]
     assert types["head"]["resources"] == {"CPU": 0}
-    assert types["worker"]["resources"]["GPU"] >= 1  # Ray asks one of the clouds at most
+    assert types["worker"]["resources"]["GPU"] >= 1  # Ray asks at most one of the clouds for it
     assert types["worker"]["resources"]["CPU"] >= 1
 
 
@@ -106,7 +106,7 @@ def test_the_environment_reaches_every_shell_and_a_later_one_replaces_it(tmp_pat
 
 
 def test_slurms_form_starts_ray_on_all_nodes_and_ends_as_the_sweep_does(tmp_path: Path) -> None:
-    """With Slurm, Ray and Python replaced: on one node, what each is given, and what is left of the job's folders."""
+    """With Slurm, Ray and Python replaced, on one node: what each is given, and what is left of the job's folders."""
     left = set(ROOT.glob(".sweep-*"))
     bodies = {
         "scontrol": "printf '%s\\n' 10.0.0.1 10.0.0.2",

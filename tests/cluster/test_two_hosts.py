@@ -1,9 +1,9 @@
-"""Forms for clusters on hosts of their own: `ray up` and `ray submit` as README says them, a link that is cut, Slurm.
+"""Forms for clusters on separate hosts: `ray up` and `ray submit` as in the README, a link that is cut, Slurm.
 
 Needs root, Debian's iproute2, openssh-server, rsync and curl, the extra "cluster", and minutes, most of them spent
-waiting. Where these are lacking it is skipped, or the tests on two hosts fail if CSE_HOSTS_REQUIRED is set.
-CSE_QUICKSTART is the mlruns folder of a quickstart that one machine of this kind has run; without it one is run here,
-to compare with.
+waiting. Tests are skipped where these are missing; with CSE_HOSTS_REQUIRED, tests on two hosts fail instead.
+CSE_QUICKSTART is the mlruns folder of a quickstart on one machine of this kind, to compare with; without it, one is run
+here.
 """
 
 import itertools
@@ -34,14 +34,14 @@ from tests.support.shared_folders import content
 pytestmark = pytest.mark.slow
 (QUICKSTART,) = choose_studies(["quickstart"], "small")
 TWO = ("SimCSE",)  # a run for each host
-ROWS = (*TWO, "RankCSE-listNet")  # and runs that need these
+ROWS = (*TWO, "RankCSE-listNet")  # also runs that need these
 TWO_KEYS, ROWS_KEYS = (
     {run.key for row in QUICKSTART.rows if row.label in rows for run in row.runs()} for rows in (TWO, ROWS)
 )
-RUNS = "ray::ImplicitFunc"  # processes in which Ray Tune has runs
+RUNS = "ray::ImplicitFunc"  # processes in which Ray Tune executes runs
 COMPARED = [*csv_record.CELL, "score", "pairs", "step"]
-# By how much a correlation, or a dev score in a curve, may differ between two machines. What sums the pair scores is
-# the same to the bit everywhere; the pair scores come from torch, whose kernels depend on the processor.
+# By how much a correlation, or a dev score in a curve, may differ between two machines. Correlations of equal pair
+# scores are the same to the bit everywhere; the pair scores come from torch, whose kernels depend on the processor.
 ACROSS_MACHINES = 1e-12
 
 
@@ -58,7 +58,7 @@ def single_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Cluster, Host, Host, Path]]:
-    """Two hosts after `ray up`, and the folder that both reach."""
+    """Two hosts after `ray up`, and a folder that both can use."""
     reason = lacking()
     if reason and os.environ.get("CSE_HOSTS_REQUIRED"):
         pytest.fail(reason)
@@ -69,10 +69,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Cluster
     with hosts(folder, "head", "worker") as (head, worker):
         cluster = Cluster(head, [worker], folder / "shared")
         up = cluster.ray("up --yes --no-config-cache")
-        if up.returncode:  # a file that another test replaced while the checkout was copied
+        if up.returncode:  # another test replaced a file while the checkout was copied
             up = cluster.ray("up --yes --no-config-cache")
         assert up.returncode == 0, up.stdout + up.stderr
-        until(lambda: worker.signal("raylet", 0))  # there is one; to ask Ray takes seconds
+        until(lambda: worker.signal("raylet", 0))  # a raylet exists; asking Ray takes seconds
         until(lambda: nodes(cluster) == 2)
         yield cluster, head, worker, folder / "shared"
 
@@ -84,7 +84,7 @@ def nodes(cluster: Cluster) -> int:
 
 
 def recorded(mlruns: Path, keys: set[str] | None = None) -> pd.DataFrame:
-    """The scores of these runs, or of all."""
+    """The scores of these runs, or of all runs."""
     frame = csv_record.read_results("quickstart", mlruns)[COMPARED]
     return of_runs(frame.sort_values(csv_record.CELL), keys)
 
@@ -94,9 +94,9 @@ def of_runs(frame: pd.DataFrame, keys: set[str] | None) -> pd.DataFrame:
 
 
 def of_the_same_tasks(found: pd.DataFrame, expected: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Leave out runs of which other tasks were asked, as of a teacher whose student is not there.
+    """Leave out runs that were scored on other tasks, such as a teacher without its student.
 
-    Sentences of all tasks are embedded together, which moves the last digits.
+    Sentences of all tasks are embedded together, so other tasks change the last digits.
     """
     tasks = [frame.groupby("key")["task"].agg(frozenset) for frame in (found, expected)]
     assert set(tasks[0].index) == set(tasks[1].index)
@@ -106,7 +106,7 @@ def of_the_same_tasks(found: pd.DataFrame, expected: pd.DataFrame) -> tuple[pd.D
 
 
 def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
-    """Numbers within the tolerance between machines, everything else exactly."""
+    """Compare numbers within the tolerance between machines, everything else exactly."""
     pd.testing.assert_frame_equal(found, expected, rtol=0, atol=ACROSS_MACHINES)
 
 
@@ -118,9 +118,9 @@ def weights(store: Path) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def held(worker: Host, shared: Path) -> str:
-    """A run that the worker has trained and not scored yet, and now can't, for it is stopped; empty if there is none.
+    """Stop the worker at a run that it has trained but not scored, and return the run's key; empty if there is none.
 
-    By then it has reported to the driver all but its end, and nothing keeps it from ending late.
+    The run has then reported everything to the driver except its end, and can end late when it continues.
     """
 
     def trained(folder: Path) -> bool:
@@ -136,14 +136,14 @@ def held(worker: Host, shared: Path) -> str:
 
 
 def assert_nothing_late_counts(worker: Host, place: Path) -> None:
-    """The worker, still cut off, ends a run that another host has published, and finds that out."""
+    """Let the worker, still cut off, end a run that another host has published: it must notice that."""
     own = worker.home / "cse/mlruns/store" / place.name
     before, touched = content(place), place.stat().st_mtime_ns
     assert not (own / "result.json").exists()
     assert list(own.glob("*/model.safetensors"))
     assert worker.signal(RUNS, signal.SIGCONT)
     until(lambda: (own / "result.json").exists() and not list(own.glob("*/model.safetensors")))
-    assert place.stat().st_mtime_ns > touched  # it tried to make its own folder the one that counts
+    assert place.stat().st_mtime_ns > touched  # it tried to publish its own folder
     assert content(place) == before
     results = [(own / "result.json").read_bytes(), before[f"{before['1'].decode()}/result.json"]]
     ours, theirs = (json.loads(text) | {"scoring_seconds": 0} for text in results)
@@ -154,7 +154,7 @@ def assert_nothing_late_counts(worker: Host, place: Path) -> None:
 def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
     running: tuple[Cluster, Host, Host, Path], single_host: Path, tmp_path: Path, keys: set[str] | None
 ) -> None:
-    """The other resumes from its last state; it survives and ends late. In the whole MLflow is away for a minute."""
+    """The other host resumes from its last state; it survives, and ends late. In "whole", MLflow stops for a minute."""
     cluster, head, worker, shared = running
     rows = ("--rows", *TWO) if keys else ()
     begun = cluster.begin("submit", "experiments/sweep.py", "quickstart", *rows, "--share-seconds", "2")
@@ -162,7 +162,7 @@ def test_a_sweep_on_two_hosts_of_which_one_is_cut_off_is_that_of_one_machine(
         stack.callback(submitted.kill)
         stack.callback(worker.signal, RUNS, signal.SIGCONT)
         key = until(lambda: held(worker, shared))
-        assert list(shared.glob(f"{key}/state-*/complete"))  # what the other host resumes from
+        assert list(shared.glob(f"{key}/state-*/complete"))  # the other host resumes from it
         with worker.unplugged():
             if not keys:
                 mlflow_away_for_a_minute(cluster, head)
@@ -227,7 +227,7 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
     for port, path in itertools.product(head.ports(), ("", "api/job_agent/jobs/", "api/jobs/")):
         tried = ["curl", "-s", "-m", "5", "-w", "%{http_code}", f"http://{head.address}:{port}/{path}"]
         said = subprocess.run(tried, capture_output=True, text=True, check=False).stdout
-        assert not said.endswith("200") or said.startswith("# HELP "), f"{port}: {said}"  # figures of Ray's load
+        assert not said.endswith("200") or said.startswith("# HELP "), f"{port}: {said}"  # metrics of Ray's load
     joined = subprocess.run(
         [str(Path(sys.executable).with_name("ray")), "status", "--address", f"{head.address}:6379"],
         env={k: v for k, v in cluster.environment.items() if "TOKEN" not in k} | {"HOME": str(tmp_path)},
@@ -245,10 +245,10 @@ def test_nothing_listens_beyond_the_cluster_without_a_secret(
 def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     running: tuple[Cluster, Host, Host, Path], single_host: Path, tmp_path: Path
 ) -> None:
-    """Slurm itself is not here: its two commands are replaced by what they do for a job of two nodes."""
+    """Slurm is not installed: scripts do what its two commands do for a job of two nodes."""
     cluster, *nodes, _ = running
     assert cluster.ray("down --yes").returncode == 0
-    for node in nodes:  # also what is left where the link was cut, and the raylet gone
+    for node in nodes:  # also what is left where the link was cut and the raylet is gone
         subprocess.run([*node.ssh, "~/cse-venv/bin/ray stop --force"], capture_output=True, check=True)
     far = "\n".join(f'{shlex.join(node.ssh)} ". {tmp_path}/job; cd {ROOT}; exec $words" &' for node in nodes)
     bodies = {
@@ -261,7 +261,7 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     given |= {"RAY_worker_niceness": "0"}
     given |= {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     given |= {"CSE_SHARED": (tmp_path / "shared").as_uri(), "CSE_SCRATCH": HOME, "CSE_CACHE": f"{HOME}/cache"}
-    given |= {"MLFLOW_TRACKING_URI": ""}  # the head's server knows these runs from before
+    given |= {"MLFLOW_TRACKING_URI": ""}  # the head's server has these runs already
     sweep = f"bash experiments/clusters/slurm.sh quickstart --rows {' '.join(ROWS)} --mlruns {tmp_path}/mlruns"
     settings = shlex.join(f"{name}={value}" for name, value in given.items())
     asked = [*nodes[0].ssh, f"cd {ROOT} && env {settings} {sweep}"]
@@ -273,15 +273,15 @@ def test_slurms_form_runs_a_sweep_on_two_nodes_with_a_store_each(
     assert "cluster: 2 cores, 0 GPUs" in done.stdout
     assert not (tmp_path / "mlruns" / "store").exists()
     left = {path.name for node in nodes for path in node.home.iterdir()}
-    assert not {name for name in left if name.startswith("cse-4242") or name == "ray"}  # of a disk of each one's own
+    assert not {name for name in left if name.startswith("cse-4242") or name == "ray"}  # on each node's own disk
 
 
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(lacking()), reason=lacking() or "none")
 def test_slurms_form_on_one_node_fails_as_the_sweep_does(tmp_path: Path) -> None:
-    """Slurm itself is not here: its two commands are replaced by what they do for a job of one node.
+    """Slurm is not installed: scripts do what its two commands do for a job of one node.
 
-    On a host of its own, as Ray starts on no machine that has another Ray.
+    It runs on a separate host, as Ray does not start next to another Ray.
     """
     before = set(ROOT.glob(".sweep-*"))
     tools = write_commands(
@@ -303,7 +303,7 @@ def test_slurms_form_on_one_node_fails_as_the_sweep_does(tmp_path: Path) -> None
             timeout=600,
             check=False,
         )
-        if "timed out during startup" not in done.stdout + done.stderr:  # after 30 s: other tests have the cores
+        if "timed out during startup" not in done.stdout + done.stderr:  # after 30 s, while other tests use the cores
             break
     assert done.returncode == 1, done.stdout + done.stderr
     assert "unknown study 'no-such'" in done.stdout + done.stderr
