@@ -1,4 +1,4 @@
-"""What commands that read the whole record take: processor time and memory of their process, imports included."""
+"""The processor time and memory of commands that read the whole record, including imports."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.benchmarks.measure import record
 
 ROOT = Path(__file__).parents[2]
-GB = 1e6  # of the kilobytes in which Linux counts
+GB = 1e6  # kilobytes, Linux's unit
 
 
 def taken(*words: str) -> tuple[float, float]:

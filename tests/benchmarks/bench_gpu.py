@@ -1,8 +1,8 @@
-"""BERT-base's layers, random weights, one GPU: share of its matmul rate, RankCSE against SimCSE, runs that share it.
+"""A BERT-base with random weights on one GPU: share of the matmul rate, RankCSE against SimCSE, runs that share it.
 
     pytest tests/benchmarks/bench_gpu.py -o python_files="bench_*.py" -o addopts= -s
 
-bf16 autocast, 32 tokens, synthetic sentences: no data and no hub are needed. Skipped where there is no GPU.
+bf16 autocast, 32 tokens, synthetic sentences: neither data nor the hub is needed. Skipped if there is no GPU.
 """
 
 import subprocess
@@ -58,7 +58,7 @@ def loop_of(model: str, batch: int, store: Path, method: Method | None = None, *
 
 
 def step_seconds(loop: Loop) -> Callable[[], float]:
-    """Seconds of a step, by the wall clock over many without synchronisation."""
+    """Return a function that measures a step's mean wall-clock seconds, over many steps without synchronisation."""
     for step in range(WARM):
         loop.train_step(step)
 
@@ -117,7 +117,7 @@ print(rate, torch.cuda.max_memory_reserved() / 2**30)
 
 @pytest.mark.parametrize("model", ["12 layers of 768", "6 layers of 256"])
 def test_runs_that_share_the_card(model: str, base: str, tmp_path: Path) -> None:
-    """Several processes at once, batch 64: what one leaves of the card's rate, others use."""
+    """Several processes at once, batch 64: they use what one process leaves of the card's rate."""
     rates: dict[int, float] = {}
     name = base if model == "12 layers of 768" else "wiki-medium"
     for runs in (1, 2, 4, 8, 16):
@@ -125,7 +125,7 @@ def test_runs_that_share_the_card(model: str, base: str, tmp_path: Path) -> None
         pipe = subprocess.PIPE
         started = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(runs)]
         assert [process.stdout.readline() for process in started if process.stdout] == ["warm\n"] * runs
-        for process in started:  # all at once, as all have warmed up
+        for process in started:  # all at once, once all have warmed up
             assert process.stdin
             process.stdin.write("\n")
             process.stdin.flush()

@@ -1,9 +1,9 @@
-"""Calls of a training step's loss and gradients: of operators as written, and of kernels once it is one graph.
+"""The number of calls in a training step's loss and gradients: operators as written, and kernels of one graph.
 
     pytest tests/benchmarks/bench_launches.py -o python_files="bench_*.py" -o addopts= -s
 
-The padded pass that a GPU makes, two layers of 128. On a GPU each call is a launch, so a step of small products takes
-as long as its launches. A graph's calls are counted in the code that torch's inductor writes for the CPU.
+The pass is padded as on a GPU, with two layers of 128. On a GPU each call is a launch, and a step of small products
+takes as long as its launches. A graph's calls are counted in the code that torch's inductor writes for the CPU.
 """
 
 import re
@@ -40,7 +40,7 @@ CALL = re.compile(r"^\s*(?:[\w, ]+ = )?(?:cpp_fused\w*|extern_kernels\.\w+|torch
 
 
 class Calls(TorchDispatchMode):
-    """Counts the operators that are called, but for views, which launch nothing."""
+    """Count the operators that are called, except views, which launch nothing."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
-"""Rehearse the published scale: its methods and studies on stand-ins of the papers' encoders, a few steps each.
+"""Rehearse the published scale: train its methods and studies on stand-ins of the papers' encoders for a few steps.
 
     python -m tests.benchmarks.bench_published_scale --encoders FOLDER --data FOLDER
     python -m tests.benchmarks.bench_published_scale --encoders FOLDER --only simcse --compare simcse
     python -m tests.benchmarks.bench_published_scale --encoders FOLDER --studies --layers 1 --batch-size 4 --write
 
-Each run is trained for some steps from random weights, killed after the first, resumed and scored on one task; memory
-and seconds a step are written beside the planner's forecast (docs/rehearsal.md). Rows that the table has are left out,
-but for those that failed. Only `--write` changes the checkout.
+Each run is trained for some steps from random weights, killed after the first, resumed and scored on one task. Memory
+and seconds per step are written next to the planner's forecast (docs/rehearsal.md). Rows already in the table are
+skipped, except those that failed. Only `--write` changes the checkout.
 """
 
 import os
@@ -48,7 +48,7 @@ from tests.benchmarks.rehearsal.rehearsed_runs import (
 )
 from tests.benchmarks.rehearsal.stand_ins import GENERATORS, make_stand_ins, shapes
 
-LEARNT_FROM = 200_000  # sentences, for RoBERTa's byte-level pieces
+LEARNT_FROM = 200_000  # sentences from which RoBERTa's byte-level pieces are learnt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class Options:
 
 
 def chosen_rows(options: Options) -> list[Rehearsed]:
-    """Return what is to be rehearsed; refuse names that nothing has."""
+    """Return the rows to rehearse; refuse unknown names."""
     scale = stand_in_scale(shapes(options.layers), options.corpus)
     choose = rehearsed_studies if options.studies else rehearsed_methods
     rows = list(choose(scale, options.limits, options.task))
@@ -138,7 +138,7 @@ def main(options: Options) -> int:
         return 0
     data = data.resolve() if data else None
     store = options.encoders.resolve() / "store"
-    os.environ[ENCODERS] = str(options.encoders.resolve())  # of the processes that train, too
+    os.environ[ENCODERS] = str(options.encoders.resolve())  # also for the processes that train
     make_needed(options, rows, data)
     execution = ExecutionSettings(store, data, device=options.device)
     ended = [] if options.again else [line for line in read_lines(options.table) if line["scored"]]
@@ -160,7 +160,7 @@ def main(options: Options) -> int:
 
 
 def summary(line: Line) -> str:
-    """Return a line for people."""
+    """Return a line to print."""
     parts = [line.study, line.row, line.backbone]
     if line.failed:
         return ", ".join([*parts, f"failed: {line.failed}"])

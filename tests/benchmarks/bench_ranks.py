@@ -1,4 +1,4 @@
-"""Rank similarities against numpy's argsort of argsort of the cosine matrix.
+"""Rank similarities, compared with numpy's argsort of argsort of the cosine matrix.
 
 pytest tests/benchmarks/bench_ranks.py -o python_files="bench_*.py" -o addopts= -s
 """
@@ -24,7 +24,7 @@ def with_numpy(a: np.ndarray, corpus: np.ndarray) -> np.ndarray:
 
 
 def needed_work(a: torch.Tensor, corpus: torch.Tensor) -> torch.Tensor:
-    """Do what no ranking by radix sorts can leave out: both products, and two sorts of 16 bits a row."""
+    """Do what any ranking by radix sorts must do: both products, and two sorts of 16 bits per row."""
     products = (a @ corpus.T).numpy()
 
     def sort_both_halves(row: np.ndarray) -> None:
@@ -53,7 +53,7 @@ def test_rank_similarities_of_a_thousand_sentences() -> None:
     bound = "two radix sorts of 16 bits; the products for cosines and for similarities"
     ratios = quotients(timed["numpy"], timed["ours"])
     ratio = record(what, ratios, against=against, wanted="at least 3", bound=bound, note=note)
-    # Measured: 4.7 on an EPYC. Where numpy's argsort has AVX-512 it is 1.7 to 2.4, and the products are what is left.
+    # Measured: 4.7 on an EPYC. Where numpy's argsort uses AVX-512 it is 1.7 to 2.4, and the products take the rest.
     assert ratio > 1
-    # Measured: 1.1 to 1.5 on an EPYC with AVX-512. Unlike numpy's time it is the same work on every processor.
+    # Measured: 1.1 to 1.5 on an EPYC with AVX-512. Unlike numpy's time, this is the same work on every processor.
     assert min(timed["ours"]) < 2 * min(timed["needed"])

@@ -2,7 +2,7 @@
 
     pytest tests/benchmarks/bench_scaling.py -o python_files="bench_*.py" -o addopts= -s
 
-Memory is what a process's peak grows by, each point in a process of its own.
+Memory is the growth of a process's peak; each point has its own process.
 """
 
 import subprocess
@@ -26,14 +26,14 @@ from tests.benchmarks.measure import by_turns, curve
 
 
 def embedding(count: int, data: Path, folder: Path) -> Callable[[], object]:
-    """Sentences of Wikipedia through wiki-tiny."""
+    """Embed Wikipedia sentences with wiki-tiny."""
     texts = sentences(Corpus("wiki_sentences_1m", count), data)["text"][:]
     encoder = Encoder.from_pretrained("wiki-tiny")
     return lambda: encoder.encode(texts)
 
 
 def step(batch: int, data: Path, folder: Path) -> Callable[[], object]:
-    """A SimCSE step."""
+    """Make a SimCSE step."""
     run = simcse_run(SCALES["small"], "bert-base-uncased")
     assert run is not None
     loop = Loop(replace(run, batch_size=batch), Execution(folder, data=data))
@@ -41,12 +41,12 @@ def step(batch: int, data: Path, folder: Path) -> Callable[[], object]:
 
 
 def ranks(size: int, data: Path, folder: Path) -> Callable[[], object]:
-    """64 sentences' rankings of a corpus."""
+    """Rank a corpus for 64 sentences."""
     a, corpus = torch.randn(64, 128), torch.randn(size, 128)
     return lambda: rank_similarity(a, a, corpus, "order")
 
 
-# What is done, what it grows with, its sizes.
+# By name: the work, the quantity it grows with, and that quantity's values.
 WORKS: dict[str, tuple[Callable[[int, Path, Path], Callable[[], object]], str, tuple[int, ...]]] = {
     "embedding": (embedding, "sentences", (2_000, 4_000, 8_000, 16_000)),
     "SimCSE step": (step, "batch", (32, 64, 128, 256)),
@@ -58,9 +58,9 @@ def grown(name: str, size: int, data: Path, folder: Path) -> None:
     """Print by how many MiB the work raises the peak of this process; called by `memory`."""
     torch.set_num_threads(2)
     make, _, sizes = WORKS[name]
-    make(sizes[0] // 8, data, folder)()  # libraries and their buffers are there before
+    make(sizes[0] // 8, data, folder)()  # loads libraries and their buffers first
     work = make(size, data, folder)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (getrusage's would be the parent's)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (getrusage's would be the parent's)
     before = _status("VmRSS")
     work()
     print((_status("VmHWM") - before) / 1024)

@@ -1,10 +1,10 @@
-"""What a step of each method costs beyond a SimCSE step with as many encoder passes, as a ratio of paired timings.
+"""The time of a step of each method, relative to a SimCSE step with as many encoder passes, from paired timings.
 
     pytest tests/benchmarks/bench_steps.py -o python_files="bench_*.py" -o addopts= -s
 
 Each round times the plain step and then the method's, so that a noisy machine slows both. Two threads, wiki-tiny, 64
-sentences of the small scale's corpus; teachers' vectors are there before. The baselines are timed against SimCSE's own
-step, whatever passes they make.
+sentences of the small scale's corpus; teachers' vectors are computed before. The baselines are compared with SimCSE's
+own step, whatever passes they make.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,10 +48,10 @@ class Plain(SimCSE):
 
 
 BASE = "bert-base-uncased"
-# The untrained backbone for the runs of SimCSE that DCLR and L2P-CSR build on: a step costs the same.
+# DCLR and L2P-CSR use the untrained backbone instead of a SimCSE run: a step costs the same.
 READY: dict[str, dict[str, Any]] = {"l2pcsr": {"initial": None}, "dclr": {"complement": WIKI_TINY}}
 TEACHERS = (Teacher(WIKI_TINY, 1 / 3), Teacher(WIKI_MINI, 2 / 3))
-# The method, with how many passes SimCSE is to be compared, and the aim.
+# The method, the number of passes of the SimCSE step to compare it with, and the aim.
 CASES: dict[str, tuple[Method, int, str]] = {
     "RankCSE ListNet": (RankCSE(teachers=TEACHERS), 2, "at most 1.10"),
     "RankCSE ListMLE": (RankCSE(teachers=TEACHERS, rank="list_mle"), 2, "at most 1.10"),
@@ -63,7 +63,7 @@ CASES: dict[str, tuple[Method, int, str]] = {
 BOUNDS = {"RankEncoder, corpus of 10,000": "sorting 64 rows of 10,000 cosines"}
 
 
-# Baselines as at the small scale, and how many times SimCSE's time a step may take.
+# Baselines with the small scale's settings, and how many times as long as SimCSE's a step may take.
 BASELINES = {"esimcse": 2, "mocose": 2, "consert": 2, "ct": 2, "isbert": 2, "dclr": 2, "pcl": 20, "arccse": 4}
 BASELINES |= {"l2pcsr": 10, "mixcse": 2}
 

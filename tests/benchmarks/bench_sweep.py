@@ -1,10 +1,10 @@
-"""Forty-eight runs as one sweep against the same runs started one by one, and the quickstart by the stopwatch.
+"""Forty-eight runs in one sweep, compared with the same runs started one by one; and the time of the quickstart.
 
     pytest tests/benchmarks/bench_sweep.py -o python_files="bench_*.py" -o addopts= -s
 
-SimCSE, RankCSE with both losses and RankEncoder, twelve seeds each, 4,096 synthetic sentences (64 steps). A run
-started by itself is a fresh process with two threads and caches of its own, and trains its teachers or base first; of
-them every third is timed.
+SimCSE, RankCSE with both losses and RankEncoder, twelve seeds each, 4,096 synthetic sentences (64 steps). A single run
+is a fresh process with two threads and its own caches, and trains its teachers or base first. Every third single run is
+timed.
 """
 
 import os
@@ -67,11 +67,11 @@ def sweep(studied: Study, folder: Path) -> float:
     try:
         return seconds(all_of_it)
     finally:
-        ray.shutdown()  # the next sweep starts its own, as a process of its own does
+        ray.shutdown()  # the next sweep starts its own Ray, as it would in a new process
 
 
 def train_one(key: str, folder: Path) -> None:
-    """One run with what it needs, as a process of its own does it; called by `by_itself`."""
+    """Train one run and the runs that it needs; called by `by_itself` in a new process."""
     jobs = jobs_of([study()])
     job: Job = jobs[key]
     nested = job.encoder.nested() if isinstance(job.encoder, Run) else ()
@@ -122,7 +122,7 @@ def test_what_ray_tune_takes_for_runs_that_do_nothing(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", nothing_done)
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which workers can't import
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers can't import this module
     times, held = {}, {}
 
     def empty(n: int) -> None:
@@ -135,7 +135,7 @@ def test_what_ray_tune_takes_for_runs_that_do_nothing(
     cluster = RayConfig()
     cluster.start()
     try:
-        empty(50)  # the first workers' start
+        empty(50)  # starts the first workers
         for n in (250, 500, 1000, 2000):
             held[n] = peak_while(partial(empty, n))
     finally:

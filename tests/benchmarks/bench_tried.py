@@ -1,4 +1,4 @@
-"""What was tried for speed and is not used: its time as a multiple of what is used.
+"""Alternatives that were tried for speed and are not used: their time as a multiple of the code in use.
 
 pytest tests/benchmarks/bench_tried.py -o python_files="bench_*.py" -o addopts= -s
 """
@@ -81,8 +81,7 @@ def test_compiled_padded_passes(real_data: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_one_sort_of_wide_keys() -> None:
     scores, ranks = torch.randn(64, 10_000), torch.arange(10_000.0)
-
-    torch.set_num_threads(1)  # what is used would have a pool of two, what was tried has none
+    torch.set_num_threads(1)  # the code in use would have a pool of two, the alternative has none
 
     def wide() -> None:
         rows, index = scores.numpy(), np.arange(10_000, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Benchmarks are timed as users run the code: without the type checks that the tests turn on."""
+"""Time benchmarks as users run the code: without the type checks that the tests turn on."""
 
 import pytest
 

@@ -1,13 +1,13 @@
-"""Half an hour on a GPU, used well: stages in order, within a time budget, continued where the last session stopped.
+"""Run stages of work on a GPU within a time budget, and continue where the last session stopped.
 
     python tests/benchmarks/gpu_session.py --minutes 25 --out FOLDER [--stages right backbone speed]
     python tests/benchmarks/gpu_session.py --minutes 2 --out FOLDER --device cpu --tiny
 
-Each stage is a list of steps, each a process of its own with a time limit. As soon as a step ends, its outcome is a
-line of FOLDER/steps.jsonl, and its output is FOLDER/NAME.txt. A later session skips the steps that are done.
-Ctrl-C or SIGTERM ends the step that runs; nothing that is done is lost. Needs no network.
+Each stage is a list of steps, and each step is a process with a time limit. When a step ends, its outcome is added to
+FOLDER/steps.jsonl; its output is in FOLDER/NAME.txt. A later session skips the steps that are done. Ctrl-C or SIGTERM
+ends the running step; finished steps are kept. No network is needed.
 
-right      the tests on a GPU; bits of two runs and of a resumed one; what deterministic algorithms cost
+right      the tests on a GPU; bits of two runs and of a resumed one; the cost of deterministic algorithms
 backbone   pre-training of a BERT of 12 layers of 384 (wiki-large), in the time that is left for it
 speed      steps eager and compiled, as shares of the matmul rate; runs that share the card; batches of 64 and 512
 """
@@ -27,13 +27,13 @@ import tyro
 ROOT = Path(__file__).parents[2]
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=")
 BENCHMARK = (*PYTEST, "-s", "-o", "python_files=bench_*.py", "tests/benchmarks/bench_gpu.py")
-LEAST = 10.0  # seconds: a step is not begun with less
+LEAST = 10.0  # seconds; with less left, no step is started
 Stage = Literal["right", "backbone", "speed"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A Python command, the most seconds it may take, and whether it uses all of them on purpose."""
+    """A Python command, its time limit in seconds, and whether it uses all of that time on purpose."""
 
     name: str
     command: tuple[str, ...]
@@ -82,7 +82,7 @@ class StoppedError(Exception):
 
 
 def run_step(step: Step, limit: float, out: Path) -> dict[str, Any]:
-    """Run a step for at most `limit` seconds; its whole group of processes ends with it."""
+    """Run a step for at most `limit` seconds, and end its whole process group with it."""
     started = time.monotonic()
     environment = os.environ | {"CSE_SECONDS": str(limit), "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     with (out / f"{step.name}.txt").open("w") as output:
@@ -103,7 +103,7 @@ def run_step(step: Step, limit: float, out: Path) -> dict[str, Any]:
 
 
 def finished(out: Path) -> set[str]:
-    """Return the steps that are done; the line of a session that was killed while it wrote is no line."""
+    """Return the steps that are done; ignore a line that a session was killed while writing."""
     names = set()
     for line in (out / "steps.jsonl").read_text().splitlines() if (out / "steps.jsonl").exists() else ():
         try:
@@ -116,7 +116,7 @@ def finished(out: Path) -> set[str]:
 
 
 def main(options: Options) -> int:
-    """Run what is left of the stages; return how many steps failed."""
+    """Run the remaining steps of the stages; return how many failed."""
     options.out.mkdir(parents=True, exist_ok=True)
     end, done, failed = time.monotonic() + 60 * options.minutes, finished(options.out), 0
 
@@ -150,7 +150,7 @@ def _run_and_keep(step: Step, limit: float, out: Path) -> dict[str, Any]:
 
 
 def bits(device: str, out: str, kind: str) -> None:
-    """Train twelve steps, perhaps with a state saved and loaded half way, and compare weights with the first run's."""
+    """Train twelve steps, if "resumed" with a state saved and loaded half-way; compare weights with the first run's."""
     import torch
 
     from cse_core.methods.simcse import SimCSE
@@ -184,7 +184,7 @@ def bits(device: str, out: str, kind: str) -> None:
 
 
 def pretrain_stage(device: str, out: str, size: str, data: str) -> None:
-    """Pre-train for the seconds that are left, less those of saving."""
+    """Pre-train for the seconds that are left, minus the time for saving."""
     from cse_core.data.corpora import sentences
     from cse_core.models.encoder import Encoder
     from cse_core.run import Corpus

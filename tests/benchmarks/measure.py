@@ -1,4 +1,4 @@
-"""How long work takes, and where the figures go: into CSE_BENCH, a folder, if it is set (analysis/measured)."""
+"""Measure how long work takes, and keep the figures in the folder CSE_BENCH if it is set (analysis/measured)."""
 
 import os
 import threading
@@ -20,16 +20,16 @@ LIBRARIES = ("torch", "transformers", "sentence-transformers", "numpy", "ray")
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """By the wall clock."""
+    """Return the wall-clock seconds of some work."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def peak_while(work: Callable[[], object]) -> float:
-    """By how many MiB this process and all that it starts grow while it works, pages that they share counted once.
+    """Return by how many MiB this process and its children grow during some work, counting shared pages once.
 
-    Looked at twice a second: a shorter peak may be missed.
+    Memory is read twice a second, so a shorter peak may be missed.
     """
     me, held, ended = psutil.Process(), [], threading.Event()
 
@@ -51,12 +51,12 @@ def peak_while(work: Callable[[], object]) -> float:
 def _share_of_pages(process: psutil.Process) -> int:
     try:
         return process.memory_full_info().pss
-    except psutil.Error:  # it ended meanwhile
+    except psutil.Error:  # it ended in the meantime
         return 0
 
 
 def by_turns(rounds: int, **works: Callable[[], object]) -> dict[str, list[float]]:
-    """Seconds of each work in each round: they take turns, so that a noisy machine slows all of them."""
+    """Return the seconds of each work in each round; they take turns, so that a noisy machine slows all of them."""
     timed: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
@@ -65,12 +65,12 @@ def by_turns(rounds: int, **works: Callable[[], object]) -> dict[str, list[float
 
 
 def quotients(top: Sequence[float], bottom: Sequence[float]) -> list[float]:
-    """Turn by turn."""
+    """Return the quotients turn by turn."""
     return [a / b for a, b in zip(top, bottom, strict=True)]
 
 
 def matmul_rate(dtype: torch.dtype, device: str = "cpu", size: int = 1024) -> float:
-    """Operations a second of a large square product, the best of ten."""
+    """Return the operations per second of a large square product, the best of ten."""
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
 
     def product() -> None:
@@ -82,13 +82,13 @@ def matmul_rate(dtype: torch.dtype, device: str = "cpu", size: int = 1024) -> fl
 
 
 def operations(encoder: Encoder, tokens: int) -> float:
-    """Return a step's operations on real tokens: products with the layers' weights, forward and twice that back."""
+    """Return a step's operations on real tokens: products with the layers' weights, forward and twice as many back."""
     layers = [w for name, w in encoder.backbone.named_parameters() if w.ndim == 2 and "embeddings" not in name]
     return 3 * 2 * tokens * sum(w.numel() for w in layers)
 
 
 def share(done: float, took: Sequence[float], rate: Sequence[float]) -> list[float]:
-    """Which part of the matmul rate each turn reached."""
+    """Return the share of the matmul rate that each turn reached."""
     return [done / t / r for t, r in zip(took, rate, strict=True)]
 
 
@@ -105,8 +105,8 @@ def record(
 ) -> float:
     """Print the median of a ratio with its quartiles, keep it if figures are kept, and return it.
 
-    `wanted` is the aim, "at least 1.5" or "at most 1.10"; `bound` says what limits it, `note` the raw figures. The
-    table `tried` has what was tried and is not used.
+    `wanted` is the aim, such as "at least 1.5" or "at most 1.10"; `bound` says what limits it, and `note` has the raw
+    figures. The table `tried` has alternatives that were tried and are not used.
     """
     low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
     middle = median(ratios)
@@ -117,7 +117,7 @@ def record(
 
 
 def curve(what: str, of: str, points: dict[int, float], unit: str, device: str = "cpu") -> float:
-    """Keep how a figure grows and return its exponent, by least squares on both logarithms."""
+    """Keep how a figure grows; return its exponent, by least squares on both logarithms."""
     slope = exponent(pd.Series(list(points)), pd.Series(list(points.values())))
     print(f"\n{what} grows with {of} to the power {slope:.2f}: {points} {unit}")
     rows = [{"what": what, "of": of, "x": x, "value": value, "unit": unit} for x, value in points.items()]
@@ -131,14 +131,14 @@ def profile(step: str, parts: dict[str, float], device: str = "cpu") -> None:
 
 
 def share_of_card(model: str, runs: int, speedup: float, gib: float) -> float:
-    """Keep how many times the work of one run several did at once on a GPU, and the GiB that each reserved."""
+    """Keep the speedup of several runs at once on a GPU over one run, and the GiB that each reserved."""
     print(f"\n{runs} runs of {model} at once: {speedup:.2f} times the work of one, {gib:.2f} GiB each")
     _keep("shares", ["model", "runs"], [{"model": model, "runs": runs, "speedup": speedup, "gib": gib}], "cuda")
     return speedup
 
 
 def _version(library: str) -> str:
-    """Return a library's name and version; nothing if it is not installed, as no bench that ran has used it."""
+    """Return a library's name and version; empty if it is not installed, as then no benchmark has used it."""
     try:
         return f"{library} {version(library)}"
     except PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""Pre-train a BERT of any size by masked words on one device, as fast as it goes: the loop of `gpu_session.py`.
+"""Pre-train a BERT of any size with masked words on one device, as fast as possible: the loop of `gpu_session.py`.
 
-Sentences are packed into rows of one width, and each attends to itself only. All rows lie on the device. A step has one
-shape and reads no value back, so torch.compile makes one graph of it and the CPU never waits. The learning rate
-follows the clock: warm-up, then linear decay to zero at the end of the given minutes.
+Sentences are packed into rows of one width, and each attends only to itself. All rows are on the device. A step always
+has the same shape and reads no value back, so torch.compile makes one graph of it and the CPU never waits. The learning
+rate follows the clock: warm-up, then linear decay to zero at the end of the given minutes.
 """
 
 import json
@@ -22,7 +22,7 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerBase
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """Sizes and settings. A row holds whole sentences of at most `longest` tokens; `masked` is a share of places."""
+    """Sizes and settings. A row has whole sentences of at most `longest` tokens; `masked` is a share of its places."""
 
     layers: int = 12
     hidden: int = 384
@@ -38,7 +38,7 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class Rows:
-    """Packed sentences on a device: ids, the sentence of each place within its row (0 is padding), its position."""
+    """Packed sentences on a device: token ids, each token's sentence in its row (0 is padding), and its position."""
 
     ids: Tensor
     sentence: Tensor
@@ -49,7 +49,7 @@ class Rows:
 
 
 def pack(sentences: Sequence[Sequence[int]], width: int, longest: int, pad_id: int, seed: int) -> Rows:
-    """Fill rows with whole sentences in a random order; a sentence that does not fit any more begins the next row."""
+    """Fill rows with whole sentences in a random order; a sentence that no longer fits begins the next row."""
     order = np.random.default_rng(seed).permutation(len(sentences))
     lengths = [min(len(sentences[i]), longest) for i in order]
     starts, rows, row, filled = [], [], 0, 0
@@ -74,9 +74,9 @@ def pack(sentences: Sequence[Sequence[int]], width: int, longest: int, pad_id: i
 def masked_loss(
     model: Any, ids: Tensor, sentence: Tensor, position: Tensor, lots: Tensor, words: Tensor, mask_id: int, count: int
 ) -> Tensor:
-    """Return the mean cross-entropy in nats of `count` places a row, 80 % of them masked, 10 % with another word.
+    """Return the mean cross-entropy in nats of `count` places per row, 80 % of them masked, 10 % with another word.
 
-    `lots` are uniform numbers, a pair a place: the first chooses places, the second what stands there.
+    `lots` are two uniform numbers per place: the first chooses the places, the second what the model sees there.
     """
     real = (sentence > 0) & (position > 0)  # not [CLS]; the last token of a sentence may be chosen
     chosen = lots[0].masked_fill(~real, 2.0).topk(count, dim=1, largest=False).indices
@@ -94,7 +94,7 @@ def masked_loss(
 
 
 def learning_rate(settings: Pretraining, step: int, elapsed: float) -> float:
-    """Return the rate at a step and at a share of the time."""
+    """Return the rate at a step, after a share `elapsed` of the time."""
     return settings.learning_rate * min(1.0, (step + 1) / settings.warmup) * max(0.0, 1 - elapsed)
 
 
@@ -108,7 +108,7 @@ def pretrain(
     out: Path,
     report: Callable[[str], object] = print,
 ) -> dict[str, Any]:
-    """Train for so many minutes, write the folder `out` and return what was reached: steps, tokens a second, loss."""
+    """Train for the given minutes, write the folder `out` and return the steps, tokens per second, loss and so on."""
     torch.manual_seed(settings.seed)
     rows = pack(sentences, settings.width, settings.longest, int(tokenizer.pad_token_id or 0), settings.seed).to(device)
     model = _new_model(settings, len(tokenizer)).to(device).train()
@@ -141,7 +141,7 @@ def pretrain(
         step += 1
         mean = loss.detach() if step == 1 else mean.lerp(loss.detach(), 0.01)
         if step % 20 == 0:
-            _wait(device)  # else the clock runs ahead of the device
+            _wait(device)  # otherwise the clock runs ahead of the device
             if time.monotonic() - said > 30:
                 said = time.monotonic()
                 report(f"step {step:,}, loss {float(mean):.3f}, {elapsed:.0%} of the time")
@@ -171,7 +171,7 @@ def _reached(
     settings: Pretraining, model: nn.Module, steps: int, batch: int, real: float, loss: float, seconds: float
 ) -> dict[str, Any]:
     places = steps * batch * settings.width
-    # Operations of products with weights, forward and twice that back, as in `measure.operations`.
+    # Operations of products with weights, forward and twice as many back, as in `measure.operations`.
     layers = sum(w.numel() for name, w in model.named_parameters() if w.ndim == 2 and "embeddings" not in name)
     return {
         "steps": steps,

@@ -1,4 +1,4 @@
-"""Run one job in processes of its own: killed after a step whose state is saved, then resumed, measured, scored."""
+"""Run one job in new processes: kill it after a step whose state is saved, then resume, measure and score it."""
 
 import multiprocessing
 import os
@@ -21,10 +21,10 @@ NEVER = 1e9  # seconds between saved states
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process did: its steps, by how much its memory grew at most (bytes), the least seconds of a step.
+    """What one process did: its steps, the peak growth of its memory (bytes), and the seconds of its fastest step.
 
-    Seconds are of processor time on a CPU, which other processes' work does not lengthen, and by the clock on a GPU. A
-    run of one step, and an encoder that is not trained, have none.
+    Seconds are processor time on a CPU, which other processes do not lengthen, and wall-clock time on a GPU. They are
+    None for a run of one step and for an encoder that is not trained.
     """
 
     steps: tuple[int, ...]
@@ -37,7 +37,7 @@ class Measured:
 
 
 class Meter:
-    """Notes the time and the memory after each step."""
+    """Record the time and the memory after each step."""
 
     def __init__(self, device: str, killed_after: int = 0) -> None:
         self.device, self.killed_after = device, killed_after
@@ -45,7 +45,7 @@ class Meter:
         self.before, self.peak = _memory("VmRSS", device), 0
 
     def step(self, step: int, history: History) -> None:
-        """Note a step; after the one to be killed after, end as the kernel ends a process."""
+        """Record a step; after step `killed_after`, kill this process."""
         if self.device == "cuda":
             torch.cuda.synchronize()
         self.at[step] = time.perf_counter() if self.device == "cuda" else time.process_time()
@@ -55,12 +55,12 @@ class Meter:
 
     @property
     def seconds(self) -> float | None:
-        """The least time of a step that follows another one."""
+        """The shortest time of a step that follows another one."""
         return min((self.at[step] - self.at[step - 1] for step in self.at if step - 1 in self.at), default=None)
 
 
 def _memory(what: str, device: str) -> int:
-    """Return bytes of this process's memory, or of the GPU's: now (VmRSS) or at most (VmHWM)."""
+    """Return the bytes of memory of this process, or of its GPU: now (VmRSS) or at the peak (VmHWM)."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() if what == "VmHWM" else torch.cuda.memory_allocated()
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{what}:"))
@@ -68,7 +68,7 @@ def _memory(what: str, device: str) -> int:
 
 
 def rehearse(job: Job, execution: ExecutionSettings, *, kill: bool = True) -> Measured:
-    """Train and score a job; with `kill`, in two processes, the second of which must resume after the first one's step.
+    """Train and score a job; with `kill`, in two processes: the second must resume after the first one's step.
 
     An error of the job is raised again here.
     """
@@ -86,7 +86,7 @@ def rehearse(job: Job, execution: ExecutionSettings, *, kill: bool = True) -> Me
 
 def _in_process(job: Job, execution: ExecutionSettings, killed_after: int = 0) -> Measured | None:
     """Do a job in a new process; return None if it was killed."""
-    context = multiprocessing.get_context("forkserver")  # its children have the libraries, and no GPU in use
+    context = multiprocessing.get_context("forkserver")  # children start with the libraries, without a GPU in use
     context.set_forkserver_preload(["datasets", "transformers", __name__])
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(job, execution, killed_after, writer))

@@ -1,4 +1,4 @@
-"""Rehearse one row: train what it needs, train it, kill and resume it, score it; an error becomes the row's line."""
+"""Rehearse one row: train the runs that it needs, train, kill, resume and score it; note an error in the row's line."""
 
 import shutil
 from collections.abc import Collection
@@ -18,7 +18,7 @@ APART = "not-killed"  # the store of runs that are trained without being killed
 def rehearse_row(
     row: Rehearsed, line: Line, execution: ExecutionSettings, *, kill: bool = True, compare: bool = False
 ) -> Line:
-    """Return the row's line of the table: `line`, which has its forecast, with what was measured or why it failed."""
+    """Return the row's line of the table: `line`, with its forecast, plus what was measured or why it failed."""
     trained = row.run is not None
     try:
         _train_needed(row, execution)
@@ -37,9 +37,9 @@ def _train_needed(row: Rehearsed, execution: ExecutionSettings) -> None:
 
 
 def _compare(row: Rehearsed, execution: ExecutionSettings) -> str:
-    """Return whether the run's weights are those of a run that was not killed, in every bit: yes or no.
+    """Return "yes" if the run's weights equal those of a run that was not killed, in every bit, otherwise "no".
 
-    "not repeatable" if two runs that were not killed differ as well, as on a device whose sums have no fixed order.
+    Return "not repeatable" if two runs that were not killed differ too, as on a device that sums in no fixed order.
     """
     assert row.run
     resumed, whole = _weights(execution.store / row.run.key), _train_apart(row, execution)
@@ -49,7 +49,7 @@ def _compare(row: Rehearsed, execution: ExecutionSettings) -> str:
 
 
 def _train_apart(row: Rehearsed, execution: ExecutionSettings) -> dict[str, str]:
-    """Train the run in a store of its own, without killing it; return the SHA-256 of its checkpoints."""
+    """Train the run in a separate store, without killing it; return the SHA-256 of its checkpoints."""
     assert row.run
     apart = replace(execution, store=execution.store / APART)
     apart.store.mkdir(exist_ok=True)
@@ -70,6 +70,6 @@ def _weights(folder: Path) -> dict[str, str]:
 
 
 def remove_unneeded(row: Rehearsed, store: Path, needed: Collection[str]) -> None:
-    """Remove the row's run folder, gigabytes, unless a later row needs the run."""
+    """Remove the row's run folder (gigabytes), unless a later row needs the run."""
     if row.job.key not in needed:
         shutil.rmtree(store / row.job.key, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The table of rehearsed runs, analysis/measured/rehearsal.csv: what was measured beside the planner's forecast."""
+"""The table of rehearsed runs, analysis/measured/rehearsal.csv: measurements next to the planner's forecasts."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ MIB = 2**20
 class Line:
     """One line of the table. Numbers that were not measured are None, and empty in the file.
 
-    `gigaflops` are the planner's: the work of a step, which seconds must be proportional to.
+    `gigaflops` are the planner's forecast of a step's work; seconds must be proportional to it.
     """
 
     study: str
@@ -62,7 +62,7 @@ COLUMNS = [each.name for each in fields(Line)]
 
 
 def forecast_line(row: Rehearsed, *, layers: int, on: str) -> Line:
-    """Return the line of a row before it is rehearsed: what it is, and the planner's forecast."""
+    """Return the line of a row before it is rehearsed: its description and the planner's forecast."""
     run = row.run
     return Line(
         study=row.study,
@@ -92,14 +92,14 @@ def with_measured(line: Line, measured: Measured, *, killed: bool) -> Line:
 
 
 def gigaflops(run: Run, backbone: str, on: str) -> float:
-    """Return the planner's work of a step of a run on a papers' backbone."""
+    """Return the planner's forecast of a step's work for a run on a papers' backbone."""
     cost = step_cost(replace(run, backbone=Pretrained(backbone))).at(size_of(backbone))
     padded = padded_rows(run.max_length) if on == "cuda" else 1  # a CPU's passes have no padding
     return cost * padded * run.batch_size / 1e9
 
 
 def read_lines(path: Path = TABLE) -> list[dict[str, str]]:
-    """Return the lines of the table as text by column; none if nothing was rehearsed."""
+    """Return the lines of the table, as text by column; none if nothing was rehearsed."""
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -110,14 +110,14 @@ def read_lines(path: Path = TABLE) -> list[dict[str, str]]:
 
 
 def add_line(line: Line, path: Path = TABLE) -> None:
-    """Add a line to the table, or put it in the place of an earlier one of the same row."""
+    """Add a line to the table, or replace an earlier line of the same row."""
     new = as_text(line)
     lines = {identity(old): old for old in read_lines(path)}
     write_lines(list((lines | {identity(new): new}).values()), path)
 
 
 def add_declared(path: Path, on: str, *, studies: bool) -> None:
-    """Give each declared method (or study) a line, methods in their order; an empty row means nothing to start."""
+    """Give each declared method (or study) a line, methods in order; an empty `row` means that nothing is to be run."""
     scale, old = stand_in_scale(shapes()), {identity(line): line for line in read_lines(path)}
     if studies:
         kept = {line["study"] for line in old.values() if line["on"] == on}
@@ -134,7 +134,7 @@ def _empty(row: Rehearsed, on: str) -> dict[str, str]:
 
 
 def renew_forecasts(lines: Iterable[Line], path: Path = TABLE) -> None:
-    """Put the forecasts of these lines into the table's lines of the same rows with the same settings."""
+    """Copy these lines' forecasts into the table's lines of the same rows with the same settings."""
     new = {(*identity(text), text["changes"]): text for text in map(as_text, lines)}
     old = [(line, new.get((*identity(line), line["changes"]), line)) for line in read_lines(path)]
     write_lines([line | {"gigaflops": text["gigaflops"]} for line, text in old], path)
@@ -151,12 +151,12 @@ def write_lines(lines: Iterable[Mapping[str, str]], path: Path = TABLE) -> None:
 
 
 def identity(line: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a line is of: a row on a backbone, its depth, the device."""
+    """Return what identifies a line: study, row, backbone, depth and device."""
     return tuple(line[name] for name in IDENTITY)
 
 
 def as_text(line: Line) -> dict[str, str]:
-    """Return a line as the file has it."""
+    """Return a line as it is in the file."""
     return {name: _text(value) for name, value in asdict(line).items()}
 
 

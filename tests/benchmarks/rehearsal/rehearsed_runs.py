@@ -1,7 +1,7 @@
-"""What is rehearsed: every method on every shape, and a row of every study, cut to a few steps.
+"""The rehearsed runs: every method on every shape, and a row of every study, cut to a few steps.
 
-All settings are those of scale `paper` but the length of the run, and what a machine without a GPU can't do; each
-change is named beside its row.
+All settings are those of scale `paper`, except for the length of the run and what a machine without a GPU can't do.
+Each row names its changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,17 +22,17 @@ from experiments.studies.catalogue import PAPERS, PLANNED
 from tests.benchmarks.rehearsal.stand_ins import StandIn
 
 PAPER = SCALES["paper"]
-STAND_IN = "stand-in"  # in the place of a scale's name, so that no result looks like one of the scale
-METHODS = "as published"  # in the place of a study's name, for methods
+STAND_IN = "stand-in"  # instead of a scale's name, so that no result looks like one of the scale
+METHODS = "as published"  # instead of a study's name, for methods
 MAKERS: Mapping[str, Callable[..., Run | None]] = {**RUNS, "rankcse, ListMLE": rankcse_with("list_mle")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How runs are cut: steps, the largest batch and the precision (0 and "": as published), the parser.
+    """How runs are cut: steps, the largest batch and the precision (0 and "" mean as published), the parser.
 
-    Scorers are fitted on `fitted` sentences. With `parser`, SNCSE's negations are made as published, by spaCy, else by
-    word lists.
+    Scorers are fitted on `fitted` sentences. With `parser`, SNCSE's negations are made by spaCy, as published;
+    otherwise by word lists.
     """
 
     steps: int = 3
@@ -44,7 +44,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsed:
-    """One row: a run of scale `paper` on its stand-in, cut short, and which of its settings that changes."""
+    """One row: a run of scale `paper` on a stand-in, cut short, and the settings that this changes."""
 
     study: str
     name: str
@@ -78,7 +78,7 @@ def rehearsed_methods(scale: Scale, limits: Limits, task: str) -> Iterator[Rehea
 
 
 def rehearsed_studies(scale: Scale, limits: Limits, task: str) -> Iterator[Rehearsed]:
-    """Yield one row of each study that scores something: one that is trained, and that no study before it has."""
+    """Yield one row of each study that scores something: if possible a trained one that no earlier study has."""
     started: set[str] = set()
     for study in _studies(scale):
         if rows := _scored_rows(study):
@@ -90,7 +90,7 @@ def rehearsed_studies(scale: Scale, limits: Limits, task: str) -> Iterator[Rehea
 
 
 def studies_without_runs(scale: Scale = PAPER) -> list[str]:
-    """Return the names of the studies that show settings, costs or other studies' runs: there is nothing to start."""
+    """Return the names of the studies that start nothing: they show settings, costs or other studies' runs."""
     return [study.name for study in _studies(scale) if not _scored_rows(study)]
 
 
@@ -103,12 +103,12 @@ def _scored_rows(study: Study) -> list[Row]:
 
 
 def needed_jobs(rehearsed: Rehearsed) -> list[Job]:
-    """Return jobs of the runs that must be trained before (teachers, bases), each after those that it needs."""
+    """Return the jobs of the runs that must be trained first (teachers, bases), each after those that it needs."""
     return required_jobs(rehearsed.run, rehearsed.job.scale, ()) if rehearsed.run else []
 
 
 def encoders_of(value: Any) -> set[str]:
-    """Return the names of the encoders that a run, and those in it, are trained from or with."""
+    """Return the names of all pre-trained encoders that a run and its nested runs use."""
     if isinstance(value, Pretrained):
         return {value.name}
     if isinstance(value, tuple):
@@ -134,14 +134,14 @@ def _make_row(
 
 
 def cut_run(run: Run, limits: Limits) -> Run:
-    """Return a run, and those that it needs, of a few steps: on as many sentences as its largest batch requires."""
+    """Cut a run, and the runs that it needs, to a few steps, on as many sentences as the largest batch requires."""
     lighter = _lighten(run, limits)
     largest = max(each.batch_size for each in (lighter, *lighter.required_checkpoints()))
     return shorten(_selected_last(lighter), limits.steps, limits.steps * largest)
 
 
 def _lighten(run: Run, limits: Limits) -> Run:
-    """Return the run and those in it with what the limits change of them."""
+    """Apply the limits to a run and its nested runs."""
     method: Method = replace_runs(run.method, {nested: _lighten(nested, limits) for nested in run.nested()})
     if not limits.parser and getattr(method, "negation", "") == "spacy":
         method = with_fields(method, negation="words")
@@ -150,7 +150,7 @@ def _lighten(run: Run, limits: Limits) -> Run:
 
 
 def _selected_last(run: Run) -> Run:
-    """Return the run with the last checkpoint of those in it, where a dev set would choose after these few steps."""
+    """Return the run with its nested runs' last checkpoints, instead of those that a dev set would choose."""
     return replace(run, method=_select_last(run.method))
 
 
@@ -166,7 +166,7 @@ def _select_last(value: Any) -> Any:
 
 
 def _cut_scorer(scorer: Scorer, lines: int) -> Scorer:
-    """Return the scorer with as many sentences to fit or rank as a rehearsal has time for."""
+    """Return the scorer with at most this many sentences to fit on or rank."""
     corpus: Corpus | None = getattr(scorer, "corpus", None)
     if corpus is None:
         return scorer
@@ -177,7 +177,7 @@ def _cut_scorer(scorer: Scorer, lines: int) -> Scorer:
 
 
 def _changes(published: Run, cut: Run) -> str:
-    """Name the settings that differ from the published ones, beside the number of steps and sentences."""
+    """Name the settings that differ from the published ones, besides the numbers of steps and sentences."""
     pairs: list[tuple[Any, Any, str]] = [(published, cut, name) for name in ("batch_size", "precision")]
     pairs += [(published.method, cut.method, name) for name in ("negation", "corpus_size")]
     values = [(name, getattr(before, name, None), getattr(after, name, None)) for before, after, name in pairs]

@@ -1,7 +1,7 @@
 """Make encoders of the papers' exact shapes: random weights, real tokenizers.
 
-They have names of their own, `stand-in/bert-base-uncased` and so on, because no run on random weights may have a
-published run's key. Only DiffCSE's generators have the hub's names: methods name them, and nothing is recorded of them.
+They have their own names, such as `stand-in/bert-base-uncased`, because no run on random weights may have a published
+run's key. Only DiffCSE's generators have the hub's names: methods name them, and nothing is recorded of them.
 """
 
 import json
@@ -59,7 +59,7 @@ GENERATORS = (
 
 
 def shapes(layers: int = 0) -> dict[str, StandIn]:
-    """Return the stand-ins by the papers' names; with `layers`, as deep as that, under names that say so."""
+    """Return the stand-ins by the papers' names; with `layers`, of that depth and with names that say so."""
     if not layers:
         return dict(PUBLISHED_SHAPES)
     return {
@@ -69,7 +69,7 @@ def shapes(layers: int = 0) -> dict[str, StandIn]:
 
 
 def make_stand_ins(folder: Path, corpus: Corpus, chosen: Iterable[StandIn], data: Path | None = None) -> None:
-    """Make what the folder lacks of these encoders; a folder whose encoders have other shapes is refused.
+    """Make those of the encoders that are not in the folder; refuse a folder whose encoders have other shapes.
 
     Byte-level pieces are learnt from `corpus`.
     """
@@ -87,7 +87,7 @@ def make_stand_ins(folder: Path, corpus: Corpus, chosen: Iterable[StandIn], data
 
 
 def _save_weights(shape: StandIn, target: Path) -> None:
-    """Save a masked-language model, as the hub's are: DiffCSE's generators and MLM read the head too."""
+    """Save a masked-language model, as the hub does: DiffCSE's generators and MLM read the head too."""
     import transformers  # lazy: slow import
 
     transformers.logging.disable_progress_bar()
@@ -99,7 +99,7 @@ def _save_weights(shape: StandIn, target: Path) -> None:
 
 
 def _save_tokenizer(shape: StandIn, target: Path, folder: Path, corpus: Corpus, data: Path | None) -> None:
-    """Save a tokenizer as the hub's folders have it, with the model's longest text."""
+    """Save a tokenizer as in the hub's folders, with the model's maximum length."""
     roberta = shape.kind == "roberta"
     source = _byte_level(folder, shape.words, corpus, data) if roberta else resolve(WORDPIECES, only_tokenizer=True)
     for name in TOKENIZER:
@@ -111,7 +111,7 @@ def _save_tokenizer(shape: StandIn, target: Path, folder: Path, corpus: Corpus, 
 
 
 def _byte_level(folder: Path, words: int, corpus: Corpus, data: Path | None) -> Path:
-    """Train, once, a byte-level vocabulary of RoBERTa's size, as no package has RoBERTa's own; return its folder."""
+    """Train a byte-level vocabulary of RoBERTa's size once, as no package has RoBERTa's own; return its folder."""
     from tokenizers import ByteLevelBPETokenizer  # lazy: slow import
 
     target = folder / f"byte-level-{words}"
