@@ -120,7 +120,7 @@ def declared_jobs(keys: Sequence[str], studies: Sequence[Study], recorded: Recor
 
 
 def _with_seed(studies: Sequence[Study], seed: int) -> list[Study]:
-    """Return the studies that may have a seed with only this one."""
+    """Return the studies in which a seed is allowed, with only that seed."""
     possible = []
     for study in studies:
         try:

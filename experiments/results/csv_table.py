@@ -1,7 +1,7 @@
 """Read CSV tables with typed columns and merge lines into them; existing lines never change.
 
-A damaged file raises an error with its name and line, and is never written. Cells may hold any text: commas, quotes and
-line ends are quoted as in Python's csv module.
+A damaged file raises an error that names the file and the line; it is neither read nor written. Cells may hold any
+text: commas, quotes and line ends are quoted as in Python's csv module.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class Table:
         return len(fresh)
 
     def disagreements(self, folder: Path, new: pd.DataFrame) -> list[tuple[str, str]]:
-        """Return how new lines differ in outcome from the file's lines of the same identity.
+        """Return the differences in outcome between new lines and the file's lines of the same identity.
 
-        Each difference is a run's key, empty in a file without keys, and a text.
+        Each is a run's key, empty in a file without keys, and the difference in words.
         """
         names, old = list(self.columns), self._read_lines(folder)
         existing = dict(zip(self._identities(old.rows), old.rows, strict=True))

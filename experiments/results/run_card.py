@@ -14,7 +14,7 @@ CARD = "model_card.md"
 
 
 def card_settings(result: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """Return what a checkpoint was trained with."""
+    """Return a checkpoint's settings: the run's parameters, its key, rule and step, the commit and the device."""
     settings = result["parameters"] | {"key": manifest.key, "checkpoint": manifest.rule, "step": manifest.step}
     return settings | {name: result["environment"].get(name, "") for name in ("commit", "device")}
 

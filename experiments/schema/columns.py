@@ -26,11 +26,10 @@ CURVE_FACTS = ("first ", "last ", "mean ", "near ", "below ")
 class Column:
     """The unweighted mean of a metric over tasks, times `factor`.
 
-    A column without tasks shows a `fact` about the row's run: a setting by its path ("method.temperature"), the cost
-    of training ("seconds", "seconds_per_epoch"), the first or last value of a curve ("last loss/rank"), its mean over
-    all steps ("mean loss/rank"), the first step within a point of the best of a dev curve ("near dev/stsb_dev"), or the
-    mean distance of the curve below its best so far ("below dev/stsb_dev"). If the metric is empty, the row's is used,
-    or the study's.
+    A column without tasks shows a `fact` about the row's run: the path of a setting ("method.temperature"), a cost of
+    training ("seconds", "seconds_per_epoch"), or a word and a curve ("last loss/rank"). "first" and "last" are the
+    curve's end values, "mean" is its mean over all steps, "near" the first step within a point of its best, and "below"
+    its mean distance below its best so far. If the metric is empty, the row's is used, or the study's.
     """
 
     heading: str

@@ -222,7 +222,7 @@ def with_seed(run: Run, seed: int, *, nested: bool) -> Run:
 
 
 def setting_of(encoder: Run | Pretrained) -> str:
-    """Return a name for what all seeds of a run, and of the runs in it, have in common: method, hash, fields."""
+    """Return a name for the settings that a run shares with other seeds, nested ones too: method, hash, fields."""
     if isinstance(encoder, Pretrained):
         return encoder.name
     changed = {name: value for name, value in encoder.non_defaults().items() if name not in RUN_FIELDS}

@@ -35,7 +35,7 @@ PUBLISHED_LINES = 1_000_000  # sentences of ESimCSE's runs, whose slow encoder h
 
 
 def seeds_of(scale: Scale) -> tuple[int, ...]:
-    """Return the scale's seeds, and the smallest others up to five."""
+    """Return the scale's seeds, filled up to five with the smallest others."""
     others = (seed for seed in count(1) if seed not in scale.seeds)
     return tuple(islice((*scale.seeds, *islice(others, SEEDS)), max(SEEDS, len(scale.seeds))))
 

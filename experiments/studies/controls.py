@@ -47,7 +47,7 @@ def compute(scale: Scale) -> Study:
 
 
 def distillation(scale: Scale) -> Study:
-    """RankCSE's teachers without a rank loss, and with their rankings destroyed."""
+    """RankCSE's teachers without a rank loss (squared error), with shuffled rankings, or untrained."""
     net_at = rankcse_run(scale, BASE)
     assert net_at  # every scale has something for BERT-base
     made = partial(_control, scale)

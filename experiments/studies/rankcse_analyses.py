@@ -143,7 +143,7 @@ def table11(scale: Scale) -> Study:
         columns=("batch_size", "epochs", "time_min", "time_per_epoch_min"),
         caption="Minutes of a machine that had other work beside each run: rows can't be compared.",
         findings=(
-            Cost("R14", "RankCSE epoch, base and large teacher, cold", 1.5),  # as the paper's teachers embed
+            Cost("R14", "RankCSE epoch, base and large teacher, cold", 1.5),  # cold, as the paper's teachers embed too
             Untested("R14", "an epoch on the large backbone takes 1.2", "no benchmark trains one"),
         ),
     )

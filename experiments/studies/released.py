@@ -22,7 +22,7 @@ CLS, MEAN = Cosine("cls"), Cosine("mean")
 TITLES = {title: name for name, title in BACKBONES.items()}
 NO_WEIGHTS = "its repository names no weights"
 ON_HUB = "its repository links to Google Drive, and this is a hub model of its name"
-UNNAMED = ""  # in place of a table: scored, and no table here prints its numbers
+UNNAMED = ""  # instead of a table's name: scored, but no table here prints the numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ class Options:
     """Train, kill, resume and score a few steps of each method, or of a row of each study, at scale `paper`."""
 
     encoders: Path
-    """Folder of the stand-ins, which are made if it lacks them; of run folders too. Takes up to 25 GB."""
+    """Folder of the stand-ins, which are made if missing, and of the run folders. Takes up to 25 GB."""
     data: Path | None = None
     """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     corpus: str = "wiki1m_for_simcse"
@@ -64,7 +64,7 @@ class Options:
     pieces: str = ""
     """Sentences from which RoBERTa's byte-level pieces are learnt, 200,000 of them. If not given: --corpus."""
     studies: bool = False
-    """Rehearse a row of each study in place of the methods as published."""
+    """Rehearse a row of each study instead of the methods as published."""
     only: Words = ()
     """Only these methods, or with --studies only these studies."""
     backbones: Words = ()
@@ -86,7 +86,7 @@ class Options:
     keep: bool = False
     """Keep the run folders, for later calls whose runs need them."""
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
-    """cpu or cuda. On a CPU runs train in fp32 in place of fp16, and the table says so."""
+    """cpu or cuda. On a CPU, runs train in fp32 instead of the scale's precision, and the table says so."""
     write: bool = False
     """Add to analysis/measured/rehearsal.csv. If not given: to rehearsal.csv in the folder of the stand-ins."""
 
