@@ -25,7 +25,7 @@ DRAWS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def is_readable(values: Tensor) -> bool:
+def values_are_readable(values: Tensor) -> bool:
     """Return whether a check can read values cheaply: not inside a graph, nor on a GPU, where it would have to wait."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 

@@ -129,7 +129,7 @@ class Encode(Protocol):
         """Return every token's last hidden state instead of one pooled vector per text."""
         ...
 
-    def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
+    def without_dropout(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """Encode with gradient but without dropout; no random number is drawn."""
         ...
 
@@ -242,13 +242,13 @@ class Recipe:
 
 def innermost(method: Method) -> Method:
     """Return the method that makes examples and contrast: the innermost, if methods like MLM wrap one as `inner`."""
-    return added_to(method)[-1]
+    return method_chain(method)[-1]
 
 
-def added_to(method: Method) -> tuple[Method, ...]:
+def method_chain(method: Method) -> tuple[Method, ...]:
     """Return a method, then its `inner` method, and so on to the innermost."""
     inner = getattr(method, "inner", None)
-    return (method,) if inner is None else (method, *added_to(inner))
+    return (method,) if inner is None else (method, *method_chain(inner))
 
 
 def starting_encoder(method: Method) -> tuple[EncoderRef, str] | None:

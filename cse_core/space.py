@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from cse_core.method import Method, added_to, with_fields
+from cse_core.method import Method, method_chain, with_fields
 from cse_core.run import Run
 
 
@@ -85,7 +85,7 @@ def _owner(run: Run, name: str) -> Any:
     """Return the object that has the setting: the run, its method or the nearest method inside; None if none has."""
     if name in _RUN_FIELDS:
         return run
-    return next((m for m in added_to(run.method) if name in {field.name for field in fields(m)}), None)  # ty: ignore[invalid-argument-type]
+    return next((m for m in method_chain(run.method) if name in {field.name for field in fields(m)}), None)  # ty: ignore[invalid-argument-type]
 
 
 def with_settings(run: Run, settings: Mapping[str, Any]) -> Run:

@@ -32,7 +32,7 @@ from cse_core.models.word_vectors import is_word_vectors
 from experiments.cli.command import run_command
 from experiments.cli.console import PRINT_SECONDS, console, plain_columns
 from experiments.cli.options import Words, check_threads, filled_data_folder
-from experiments.cli.user_inputs import read_corpus, read_encoder, say_pooling
+from experiments.cli.user_inputs import pooling_text, read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
 from experiments.results import csv_record
@@ -137,7 +137,7 @@ def main(options: Options) -> None:
     check_database(options.mlruns)
     encoder = read_encoder(options.encoder)
     if not is_word_vectors(options.encoder):
-        console.print(say_pooling(options.encoder, options.pooling), highlight=False)
+        console.print(pooling_text(options.encoder, options.pooling), highlight=False)
     job = Job(encoder, csv_record.MANUAL_RUNS, Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     folder = options.mlruns / csv_record.MANUAL_RUNS
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -80,7 +80,7 @@ def _text(
     """Return a comparison as Markdown; `figures` is the prefix of the links to figures."""
     parts = [
         title,
-        said_of(summary.comparison),
+        setting_text(summary.comparison),
         *before,
         markdown(gains_grid(summary)),
         f"![Gains]({figures}forest.png)",
@@ -94,7 +94,7 @@ def _text(
     return "\n\n".join(parts) + "\n"
 
 
-def said_of(comparison: Comparison) -> str:
+def setting_text(comparison: Comparison) -> str:
     """Say how the settings were chosen, and what a gain and a verdict are."""
     budget, tested = comparison.budget, len(comparison.tested) or len(comparison.entrants) - 1
     more = f", the best {budget.promoted} of them with {budget.more_seeds} more seeds" if budget.more_seeds else ""
@@ -128,7 +128,7 @@ def gains_grid(summary: Summary) -> Grid:
 def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:
     gains = [summary.gains.get((each.entrant.name, name)) for name in summary.comparison.measures]
     shown = [estimate_text(gain.estimate if gain else None) for gain in gains]
-    verdict, detectable = each.lacking or "baseline", "–"
+    verdict, detectable = each.no_gain or "baseline", "–"
     if gains[0]:
         verdict, detectable = gains[0].verdict, number(gains[0].detectable)
     failed = f" ({each.failed} failed)" if each.failed else ""

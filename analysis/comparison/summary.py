@@ -37,7 +37,7 @@ BySearch = Mapping[int, Mapping[int, float]]  # values by search, or PUBLISHED, 
 class Tuned:
     """One method: each search's winning settings with their mean dev score, and dev scores and measures of its finals.
 
-    Finals are a winner's runs with fresh seeds. `lacking` says why there is no gain: the method is not complete, or
+    Finals are a winner's runs with fresh seeds. `no_gain` says why there is no gain: the method is not complete, or
     runs that its mean needs failed. Empty if there is one.
     """
 
@@ -47,7 +47,7 @@ class Tuned:
     measures: Mapping[str, BySearch]
     # The dev scores of each search's draws, in the order of drawing; a failed one counts as the search's lowest score.
     trials: tuple[tuple[float, ...], ...]
-    lacking: str
+    no_gain: str
     ended: int  # runs with a dev score, and runs that failed
     failed: int
     core_hours: float
@@ -123,7 +123,7 @@ def _tuned(
         dev=of_finals(scores.by_address),
         measures={name: of_finals(values) for name, values in measured.items()},
         trials=tuple(_dev_of(comparison.draws(entrant, search, scores), scores) for search in searches),
-        lacking=_lacking(comparison, every, finals, scores, measured),
+        no_gain=_why_no_gain(comparison, every, finals, scores, measured),
         ended=sum(map(scores.has_ended, every)),
         failed=sum(trial.run.key in scores.failed for trial in every),
         core_hours=float(seconds.reindex(sorted(keys)).sum()) / 3600,
@@ -141,7 +141,7 @@ def _dev_of(draws: Sequence[Trial], scores: Scores) -> tuple[float, ...]:
     return tuple(lowest if value is None else value for value in found)
 
 
-def _lacking(
+def _why_no_gain(
     comparison: Comparison,
     every: Sequence[Trial],
     finals: Mapping[int, Sequence[Trial]],
@@ -169,17 +169,17 @@ def _gains(comparison: Comparison, tuned: tuple[Tuned, ...]) -> dict[tuple[str, 
     baseline, *others = tuned
     tested = [each for each in others if not comparison.tested or each.entrant.name in comparison.tested]
     first = next(iter(comparison.measures))
-    lacking = {each.entrant.name: each.lacking or (NO_BASELINE if baseline.lacking else "") for each in others}
+    no_gain = {each.entrant.name: each.no_gain or (NO_BASELINE if baseline.no_gain else "") for each in others}
     estimates = {
         (each.entrant.name, name): None
-        if lacking[each.entrant.name]
+        if no_gain[each.entrant.name]
         else welch_contrast(
             [each.search_means(each.measures[name]), baseline.search_means(baseline.measures[name])], [1, -1]
         )
         for name in comparison.measures
         for each in others
     }
-    gains = {key: Gain(estimate=found, verdict=lacking[key[0]] or ESTIMATED) for key, found in estimates.items()}
+    gains = {key: Gain(estimate=found, verdict=no_gain[key[0]] or ESTIMATED) for key, found in estimates.items()}
     keys = [(each.entrant.name, first) for each in tested]
     looks: dict[tuple[str, str], Looks] = {key: {WHOLE: e} if (e := estimates[key]) else {} for key in keys}
     for key, decision in decide(looks, dict.fromkeys(keys, comparison.margin)).items():

@@ -50,7 +50,7 @@ class Problem(NamedTuple):
     l2: tuple[float, ...] = L2
 
 
-class Fitted(NamedTuple):
+class FittedProbe(NamedTuple):
     """The best accuracy on the stopping set for each weight decay, and the weights that reached it, bias last."""
 
     best: Float[np.ndarray, " k"]
@@ -64,7 +64,7 @@ def fit(
     setting: Setting,
     seed: int,
     progress: Callable[[int], object] = lambda more: None,
-) -> list[Fitted]:
+) -> list[FittedProbe]:
     """Fit every problem's classifiers; return them in order. `progress` gets the number of problems just done.
 
     Chunks of problems run in parallel, in as many threads as torch may use; each chunk runs in a single thread.
@@ -72,7 +72,7 @@ def fit(
     x1 = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
     start = _initial_weights(x.shape[1], int(y.max()) + 1, seed)
     chunks = _chunks(problems)
-    results: dict[int, Fitted] = {}
+    results: dict[int, FittedProbe] = {}
     with _one_thread_each() as threads, ThreadPoolExecutor(threads) as pool:
         running = {
             pool.submit(_train_chunk, x1, y, start, [problems[i] for i in chunk], setting, seed): chunk
@@ -124,12 +124,12 @@ def _train_chunk(
     problems: Sequence[Problem],
     setting: Setting,
     seed: int,
-) -> list[Fitted]:
+) -> list[FittedProbe]:
     """Train in rounds until no classifier is left; problems whose classifiers have all stopped leave the batch."""
     stream = np.random.RandomState(seed)  # the stream that numpy.random.seed(seed) starts
     rows, stop = _split_rows(problems, stream)
     state = _State.of(start, rows, stop, [problem.l2 for problem in problems], setting)
-    results: dict[int, Fitted] = {}
+    results: dict[int, FittedProbe] = {}
     passes = 0
     while len(state.of_problem) and passes <= MAX_PASSES:
         for _ in range(setting.passes):
@@ -194,11 +194,13 @@ class _State:
             second=torch.zeros_like(weights),
         )
 
-    def drop(self, gone: Bool[Tensor, " f"]) -> dict[int, Fitted]:
+    def drop(self, gone: Bool[Tensor, " f"]) -> dict[int, FittedProbe]:
         """Remove problems and return their results by index."""
         sizes = (self.stop >= 0).sum(1)
         results = {
-            int(self.of_problem[i]): Fitted((self.best[i].double() / sizes[i]).numpy(), self.kept[i].transpose(0, 1))
+            int(self.of_problem[i]): FittedProbe(
+                (self.best[i].double() / sizes[i]).numpy(), self.kept[i].transpose(0, 1)
+            )
             for i in gone.nonzero().flatten()
         }
         if results:

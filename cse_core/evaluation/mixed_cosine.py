@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cse_core.evaluation.scorers import Cosine, Pairs, PairScores
 from cse_core.method import check
-from cse_core.models.embedding_cache import CachedEncoder, EncoderByIds, SentenceEncoder
+from cse_core.models.embedding_cache import CachedEncoder, EncoderOfDistinctIds, SentenceEncoder
 from cse_core.models.foreign import open_encoder
 from cse_core.models.pretrained import resolve_pinned
 from cse_core.models.word_vectors import WordVectors, is_word_vectors, verify_word_vectors
@@ -48,7 +48,7 @@ class MixedCosine:
 
     def _other(self, encoder: SentenceEncoder) -> CachedEncoder:
         other = _load(self.other)
-        return EncoderByIds(other) if CachedEncoder.wrap(encoder).by_ids else other
+        return EncoderOfDistinctIds(other) if CachedEncoder.wrap(encoder).by_ids else other
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""

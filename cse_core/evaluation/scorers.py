@@ -182,7 +182,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted(ABC):
+class FittedScorer(ABC):
     """Cosine after a map that is fitted to a corpus or, without one, to the sentences in all splits of the task."""
 
     corpus: Corpus | None = None
@@ -222,7 +222,7 @@ class Fitted(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whitened(Fitted):
+class Whitened(FittedScorer):
     """Cosine after BERT-whitening (Su et al., 2021): x -> (x - mean) U Lambda^-1/2, its first `dims` columns.
 
     Texts are cut to `longest` tokens.
@@ -244,12 +244,12 @@ class Whitened(Fitted):
         return CachedEncoder.wrap(encoder).with_pooling(self.pooling, longest=self.longest)
 
     def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
-        """See Fitted."""
+        """See FittedScorer."""
         return whitening(texts, self.dims)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flowed(Fitted):
+class Flowed(FittedScorer):
     """Cosine after BERT-flow (Li et al., EMNLP 2020)."""
 
     pooling: str = "top2_mean"
@@ -266,7 +266,7 @@ class Flowed(Fitted):
         return CachedEncoder.wrap(encoder).with_pooling(self.pooling)
 
     def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
-        """See Fitted."""
+        """See FittedScorer."""
         flow = fit_flow(texts, seed=self.seed).eval()
         return torch.no_grad()(lambda x: flow(x)[0])
 

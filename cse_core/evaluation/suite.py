@@ -23,7 +23,7 @@ from cse_core.evaluation.sts_subsets import SEEN, SUBSETS
 from cse_core.evaluation.task import Inputs, Outcome, Task
 from cse_core.evaluation.tasks import Neighbours, RankingTask, STSTask, TransferTask
 from cse_core.lookup import unknown
-from cse_core.models.embedding_cache import CachedEncoder, EncoderByIds, Progress, SentenceEncoder, cut_warning
+from cse_core.models.embedding_cache import CachedEncoder, EncoderOfDistinctIds, Progress, SentenceEncoder, cut_warning
 
 # CompCSE, Fig. 4.
 PHRASES = (
@@ -172,7 +172,7 @@ def evaluate(
     recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == kept} for kept in (True, False))
     inputs: dict[str, Inputs] = {}
     outcomes, failures = {}, {}
-    for group, view in ((recorded, cached), (others, EncoderByIds(cached))):
+    for group, view in ((recorded, cached), (others, EncoderOfDistinctIds(cached))):
         failures |= (unscored := _embed(view, scorer, group, sets, data, progress))
         left = {name: task for name, task in group.items() if name not in unscored}
         inputs |= dict.fromkeys(left, _score(view, scorer, left, sets, data, progress))

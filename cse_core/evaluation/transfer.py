@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cse_core.data.senteval import TRANSFER
-from cse_core.evaluation.linear_probe import L2, SETTINGS, Fitted, Problem, Setting, fit
+from cse_core.evaluation.linear_probe import L2, SETTINGS, FittedProbe, Problem, Setting, fit
 
 VERSION = 1  # recorded with every score: bump with any change that could move one
 SEED = 1111  # SentEval's; the folds of cross-validated tasks always use it
@@ -137,7 +137,7 @@ def _folds(y: Int[Tensor, " n"], folds: int, seed: int) -> Iterator[tuple[np.nda
     return StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y.numpy())
 
 
-def _select_decay(folds: Sequence[Fitted]) -> tuple[float, float]:
+def _select_decay(folds: Sequence[FittedProbe]) -> tuple[float, float]:
     """Return the first weight decay with the best mean accuracy over folds, and that accuracy in %, to two decimals."""
     means = [round(100 * float(np.mean([fold.best[i] for fold in folds])), 2) for i in range(len(L2))]
     return L2[int(np.argmax(means))], max(means)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cse_core.functional.contrastive import cosine_matrix
-from cse_core.graph import is_readable
+from cse_core.graph import values_are_readable
 
 THREADED_SIZE = 2**22  # smallest size for which threads save time, as torch's stay busy for a while after their work
 BLOCK = 512  # rankings in memory at once, on either side
@@ -70,7 +70,7 @@ def _corpus_scores(
     if size < 2:
         raise ValueError(f"a ranking needs at least two corpus sentences, got {size}")
     scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
-    if is_readable(scores) and not bool(scores.isfinite().all()):
+    if values_are_readable(scores) and not bool(scores.isfinite().all()):
         raise ValueError("a ranking needs finite vectors, got one with NaN or infinity")
     return scores if places is None else scores[:, places]
 
@@ -96,7 +96,7 @@ def _assign_ranks(
     scores: Float[Tensor, "n N"], ranks: Float[Tensor, " N"], *, average: bool = False
 ) -> Float[Tensor, "n N"]:
     """Return each score's entry of the ascending `ranks`; equal scores get entries in row order, or their mean."""
-    if not is_readable(scores):
+    if not values_are_readable(scores):
         return _assign_ranks_by_sorting(scores, ranks, average=average)
     rows, ascending = scores.detach().numpy(), ranks.numpy()
     result = np.empty_like(rows)

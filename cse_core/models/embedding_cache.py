@@ -180,7 +180,7 @@ class CachedEncoder:
             np.savez(file, marks=table, vectors=rows, digest=digest)
 
 
-class EncoderByIds(CachedEncoder):
+class EncoderOfDistinctIds(CachedEncoder):
     """A cached encoder that embeds once for each distinct list of token ids, so that equal ids have equal vectors.
 
     Texts that differ, such as in case, can have the same ids. Embedded separately, in batches of other shapes, they
@@ -199,7 +199,7 @@ class EncoderByIds(CachedEncoder):
         """See CachedEncoder; the ids are those of the new template and length."""
         key = (pooling, template, longest)
         if key not in self._views:
-            self._views[key] = EncoderByIds(self.cached.with_pooling(*key))
+            self._views[key] = EncoderOfDistinctIds(self.cached.with_pooling(*key))
         return self._views[key]
 
     def fill(self, sentences: Iterable[str], progress: Progress | None = None) -> None:
@@ -230,7 +230,7 @@ def distinct_rows(
     view: CachedEncoder, sides: Sequence[Sequence[str]]
 ) -> tuple[Float[Tensor, "k d"], list[Int[Tensor, " n"]]]:
     """Return the vectors of the distinct ids of all sides, and for each side the rows of its sentences in them."""
-    texts = [view.representatives(side) if isinstance(view, EncoderByIds) else side for side in sides]
+    texts = [view.representatives(side) if isinstance(view, EncoderOfDistinctIds) else side for side in sides]
     row = {text: i for i, text in enumerate(dict.fromkeys(text for side in texts for text in side))}
     return view.encode(list(row)), [torch.tensor([row[text] for text in side], dtype=torch.long) for side in texts]
 

@@ -125,7 +125,7 @@ class Encoder(nn.Module):
         """Return every real token's last hidden state from a training pass, in fp32."""
         return self._states(tokens)[-1]
 
-    def still(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
+    def without_dropout(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """Make a training pass without dropout. Its activations are kept even under activation checkpointing."""
         was_training = self.backbone.training
         self.backbone.eval()  # only this part: precision and compilation follow the encoder's own mode

@@ -59,7 +59,7 @@ class Slow(nn.Module):
     @torch.no_grad()
     def forward(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """Encode all Tokens in one pass of the slow encoder; return the pooled vectors of each."""
-        return self.encoder(*tokens) if self.dropout else self.encoder.still(*tokens)
+        return self.encoder(*tokens) if self.dropout else self.encoder.without_dropout(*tokens)
 
     def get_extra_state(self) -> int:
         """Return the number of updates."""

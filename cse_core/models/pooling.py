@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cse_core.graph import is_readable
+from cse_core.graph import values_are_readable
 
 WINDOWS = (1, 3, 5)  # tokens that a convolution reads (IS-BERT, Zhang et al., EMNLP 2020)
 
@@ -31,7 +31,7 @@ def pool(states: Sequence[Float[Tensor, "n t d"]], mask: Bool[Tensor, "n t"], po
 def mask_columns(ids: Int[Tensor, "n t"], mask_id: int | None, name: str) -> Int[Tensor, " n"]:
     """Return the column of each row's last mask token: the template's, which follows any in the sentence itself."""
     last = ((ids == mask_id) * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(1) - 1
-    if is_readable(last) and len(last) and last.min() < 0:
+    if values_are_readable(last) and len(last) and last.min() < 0:
         raise ValueError(f"{name}: pooling 'mask' requires a mask in every text, row {int(last.argmin())} has none")
     return last
 

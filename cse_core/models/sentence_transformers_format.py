@@ -159,7 +159,7 @@ class Description:
     lower_cases: bool = False
     normalises: bool = False
     states_pooling: bool = True  # otherwise the pooling is the family's default
-    obstacle: str = ""  # settings that only sentence-transformers itself applies, whatever the pooling
+    unsupported: str = ""  # settings that only sentence-transformers itself applies, whatever the pooling
 
     @property
     def transformer(self) -> str:
@@ -169,7 +169,7 @@ class Description:
     @property
     def is_ours(self) -> bool:
         """Whether an Encoder gives the vectors that the folder's files ask for."""
-        return not self.obstacle and self.pooling in (*POOLINGS, *NGRAM_POOLINGS)
+        return not self.unsupported and self.pooling in (*POOLINGS, *NGRAM_POOLINGS)
 
 
 def read_pooling(folder: Path) -> tuple[str, str]:
@@ -185,8 +185,10 @@ def read_pooling(folder: Path) -> tuple[str, str]:
 def describe_trainable(folder: Path) -> Description:
     """Return a folder's description of its encoder; refuse settings that only sentence-transformers itself applies."""
     about = describe(folder)
-    if about.obstacle:
-        raise ValueError(f"{folder}: {about.obstacle}; sentence-transformers scores it, but it can't be trained here")
+    if about.unsupported:
+        raise ValueError(
+            f"{folder}: {about.unsupported}; sentence-transformers scores it, but it can't be trained here"
+        )
     return about
 
 
@@ -225,8 +227,8 @@ def _describe(folder: Path) -> Description:
     elif kinds in POOLED and all(module["type"].startswith("sentence_transformers.") for module in modules):
         pooling = _pooling_mode(folder / places["Pooling"] / "config.json")
     else:
-        obstacle = f"its modules are {', '.join(module['type'] for module in modules)}"
-        return Description("", transformers=tuple(_transformers(folder, paths)), obstacle=obstacle)
+        unsupported = f"its modules are {', '.join(module['type'] for module in modules)}"
+        return Description("", transformers=tuple(_transformers(folder, paths)), unsupported=unsupported)
     return _of_modules(folder, pooling, places["Transformer"], normalises="Normalize" in kinds)
 
 
@@ -272,19 +274,19 @@ def _of_modules(folder: Path, pooling: str, transformer: str, *, normalises: boo
     whole = read_json(folder / OF_LIBRARY) if (folder / OF_LIBRARY).is_file() else {}
     if limit is not None and (type(limit) is not int or limit < 0):
         raise ValueError(f"{folder / transformer}: max_seq_length is {limit!r}; expected a number of tokens")
-    obstacles = [f"its {name} is {value}" for name, value in settings.items() if value and NEUTRAL.get(name) != value]
+    reasons = [f"its {name} is {value}" for name, value in settings.items() if value and NEUTRAL.get(name) != value]
     if prompt := _default_prompt(folder, whole):
-        obstacles.append(f"its default prompt is {prompt!r}")
+        reasons.append(f"its default prompt is {prompt!r}")
     if (kind := whole.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
-        obstacles.append(f"its model type is {kind}")
-    obstacles += [f"its {name} is {value}" for name, value in whole.items() if value and name not in READ_OF_LIBRARY]
+        reasons.append(f"its model type is {kind}")
+    reasons += [f"its {name} is {value}" for name, value in whole.items() if value and name not in READ_OF_LIBRARY]
     return Description(
         pooling,
         transformers=(transformer,),
         limit=limit,
         lower_cases=lower_cases,
         normalises=normalises,
-        obstacle=", ".join(obstacles),
+        unsupported=", ".join(reasons),
     )
 
 

@@ -8,7 +8,7 @@ from cse_core.data import own_pairs, synthetic
 from cse_core.data.corpora import COLUMNS, corpus_of_file
 from cse_core.evaluation.scorers import Scorer, Whitened
 from cse_core.lookup import look_up
-from cse_core.method import added_to
+from cse_core.method import method_chain
 from cse_core.methods import METHODS
 from cse_core.methods.rankcse import Teacher
 from cse_core.models.pretrained import CONFIG, encoder_hash, resolve
@@ -88,13 +88,13 @@ def encoder_size(name: str) -> tuple[int, int]:
         ) from error
 
 
-def say_pooling(name: str, pooling: str | None) -> str:
+def pooling_text(name: str, pooling: str | None) -> str:
     """Return a line that says which pooling an encoder is scored with, and what chose it."""
     if pooling:
         return f"pooling: {pooling}, by --pooling"
     about = describe(folder := resolve(name))
-    if about.obstacle:
-        return f"vectors: those of sentence-transformers, as {about.obstacle}"
+    if about.unsupported:
+        return f"vectors: those of sentence-transformers, as {about.unsupported}"
     if about.states_pooling:
         return f"pooling: {about.pooling}, as its folder says"
     kind = read_json(folder / CONFIG).get("model_type")
@@ -106,7 +106,7 @@ def check_corpus(run: Run) -> None:
     """Refuse a run if it, or a run that it needs, takes a larger batch or ranks more sentences than its corpus has."""
     for each in (run, *run.required_checkpoints()):
         lines, what = each.corpus.lines, each.method.name if each is run else f"{each.method.name}, which it needs,"
-        drawn = max(getattr(method, "corpus_size", 0) for method in added_to(each.method))
+        drawn = max(getattr(method, "corpus_size", 0) for method in method_chain(each.method))
         if drawn > lines:
             remedy = f"--corpus-size {lines}" if hasattr(each.method, "corpus_size") else f"--corpus-lines {lines}"
             raise ValueError(

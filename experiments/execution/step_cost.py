@@ -173,14 +173,14 @@ def step_cost(run: Run) -> StepCost:
 @cache
 def _count_of(method: Method, pooling: str, template: str) -> Count:
     name = key_of({"step": canonical(method), "pooling": pooling, "template": template})
-    counts = counted()
+    counts = all_counts()
     if name not in counts:
         counts[name] = count(method, pooling, template)
     return counts[name]
 
 
 @cache
-def counted() -> dict[str, Count]:
+def all_counts() -> dict[str, Count]:
     """Return all counts by the step's name: those in REMEMBERED, and those of this process."""
     return _remembered()
 
@@ -197,12 +197,12 @@ def _remembered() -> dict[str, Count]:
 
 def remember() -> None:
     """Add the counts of this process to REMEMBERED, if there are new ones."""
-    if counted().keys() <= _remembered().keys():
+    if all_counts().keys() <= _remembered().keys():
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("step", "method", "layers", "others", "examples"))
-    lines = sorted(counted().items(), key=lambda named: (named[1].method, named[0]))
+    lines = sorted(all_counts().items(), key=lambda named: (named[1].method, named[0]))
     writer.writerows((name, each.method, each.layers, each.others, each.examples) for name, each in lines)
     atomic_write(REMEMBERED, text.getvalue())
 

@@ -50,7 +50,7 @@ class Manifest:
             yield
 
     def replace(self, contents: Mapping[str, bytes | None]) -> None:
-        """Write files of the record, and delete those whose content is None; call it under `lock`, and later `seal`."""
+        """Write files of the record while holding `lock`; None deletes a file. `write_manifests` must follow."""
         self.path.unlink(missing_ok=True)
         _CHANGED.add(self.folder)
         for name, content in contents.items():
@@ -128,14 +128,14 @@ class Manifest:
         return {name: digest for name, digest in entries.items() if _is_listed(name)}
 
 
-def seal() -> None:
+def write_manifests() -> None:
     """Write the manifests of the records that this process changed; every command ends with this."""
     for folder in sorted(_CHANGED):
         Manifest(folder).accept()
     _CHANGED.clear()
 
 
-AT_END.append(seal)
+AT_END.append(write_manifests)
 
 
 def _is_listed(name: str) -> bool:

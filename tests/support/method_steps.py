@@ -32,7 +32,7 @@ class Encoded:
         self.asked.append(tokens)
         return self.embed(*tokens)
 
-    still = __call__
+    without_dropout = __call__
 
     def states(self, tokens: Tokens) -> Tensor:
         raise NotImplementedError

@@ -193,7 +193,7 @@ class ArcCSE:
         spans = draw_spans(text, batch.generator)
         versions = mask_spans(text, spans, self.light, self.heavy, words.mask_id)
         # All sentences pass, whatever their length, so that on a GPU every batch has one shape.
-        h, light, heavy = (modules["head"](state) for state in encode.still(text, *versions))
+        h, light, heavy = (modules["head"](state) for state in encode.without_dropout(text, *versions))
         counted = wordpieces(text).sum(1) >= self.shortest
         triplet = triplet_loss(h, light, heavy, self.triplet_margin, counted)
         violated = (disorder(h, light, heavy) > -self.triplet_margin) & counted

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cse_core.evaluation import linear_probe
-from cse_core.evaluation.linear_probe import L2, SETTINGS, Fitted, Problem, Setting, fit
+from cse_core.evaluation.linear_probe import L2, SETTINGS, FittedProbe, Problem, Setting, fit
 from tests.support import senteval_reference as reference
 
 settings = pytest.mark.parametrize("setting", SETTINGS)
@@ -43,7 +43,7 @@ def one_by_one(x: Tensor, y: Tensor, problem: Problem, setting: str, seed: int) 
     return best, torch.stack([flat(made.model) for made in each]), max(made.steps for made in each)
 
 
-def same(found: Fitted, best: Sequence[float] | np.ndarray, weights: Tensor) -> None:
+def same(found: FittedProbe, best: Sequence[float] | np.ndarray, weights: Tensor) -> None:
     """Shares of the stopping set are equal to the last bit, as a mean of them is rounded later."""
     assert found.best.tolist() == list(best)
     torch.testing.assert_close(found.weights, weights, rtol=1e-5, atol=1e-5)
@@ -154,7 +154,7 @@ class Scripted:
 
 def scripted(
     monkeypatch, tenacity: int, *scripts: Sequence[int], optimiser: str = "rmsprop"
-) -> tuple[Fitted, Scripted]:
+) -> tuple[FittedProbe, Scripted]:
     x, y = generated(60)
     script = Scripted(monkeypatch, *scripts)
     setting = Setting(folds=5, optimiser=optimiser, batch=16, tenacity=tenacity, passes=1)

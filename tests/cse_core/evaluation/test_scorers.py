@@ -29,7 +29,7 @@ from cse_core.evaluation.mixed_cosine import MixedCosine
 from cse_core.evaluation.scorers import Cosine, Flowed, Pairs, Ranked, Scorer, Whitened, whitening
 from cse_core.functional import rank_vectors
 from cse_core.functional.contrastive import pair_cosines
-from cse_core.models.embedding_cache import CachedEncoder, EncoderByIds
+from cse_core.models.embedding_cache import CachedEncoder, EncoderOfDistinctIds
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.models.word_vectors import WordVectors
@@ -520,7 +520,7 @@ def test_each_list_of_ids_is_embedded_once(encoder: Encoder, pair_file: Path) ->
 
 
 def test_a_view_with_another_length_has_ids_of_its_own(encoder: Encoder) -> None:
-    view = EncoderByIds(CachedEncoder(encoder))
+    view = EncoderOfDistinctIds(CachedEncoder(encoder))
     texts = ["king river stone music horse", "King river stone north bread"]
     assert len(set(view.representatives(texts))) == 2
     cut = view.with_pooling("cls", longest=4)  # two words between the special tokens

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cse_core.data.senteval import TRANSFER, labelled_sentences
 from cse_core.evaluation import transfer
-from cse_core.evaluation.linear_probe import L2, SETTINGS, Fitted, Problem
+from cse_core.evaluation.linear_probe import L2, SETTINGS, FittedProbe, Problem
 from cse_core.evaluation.transfer import SPLITS, Accuracy, accuracy, order, pair_features
 from cse_core.models.word_vectors import WordVectors
 from tests.support import senteval_reference as reference
@@ -120,12 +120,12 @@ class Script:
         self.best, self.weights, self.calls, self.count = best, weights, [], 0
         monkeypatch.setattr(transfer, "fit", self)
 
-    def __call__(self, x, y, problems: Sequence[Problem], setting, seed: int, report: Callable) -> list[Fitted]:
+    def __call__(self, x, y, problems: Sequence[Problem], setting, seed: int, report: Callable) -> list[FittedProbe]:
         self.calls.append(problems)
         found = []
         for problem in problems:
             k = len(problem.l2)
-            found.append(Fitted(np.array(self.best(self.count)[:k], float), self.weights[:k]))
+            found.append(FittedProbe(np.array(self.best(self.count)[:k], float), self.weights[:k]))
             self.count += 1
         report(len(problems))
         return found

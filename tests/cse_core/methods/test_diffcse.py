@@ -66,7 +66,7 @@ def test_the_head_is_two_normalised_layers_over_both_views(encoder: Encoder) -> 
     modules = method.modules(encoder, seeded()).double()
     views = [3 * torch.randn(len(TEXTS), 128, generator=seeded(i), dtype=torch.float64) + i for i in (1, 2)]
     encode: Any = lambda *tokens: tuple(views) if len(tokens) == 2 else ()  # noqa: E731 - it needs an attribute
-    encode.states = encode.still = len
+    encode.states = encode.without_dropout = len
     batch = Batch(torch.arange(len(TEXTS)), {"text": tokens_of(encoder)}, seeded(1))
     weights = {name: value.numpy().copy() for name, value in modules["head"].state_dict().items()}
     loss = method.loss(encode, batch, modules, {})

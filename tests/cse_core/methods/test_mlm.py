@@ -42,7 +42,7 @@ class Recorded:
     def __call__(self, *tokens: Tokens) -> tuple[torch.Tensor, ...]:
         return tuple(torch.randn(len(t.ids), 128, generator=seeded(i)).double() for i, t in enumerate(tokens))
 
-    still = __call__
+    without_dropout = __call__
 
     def states(self, tokens: Tokens) -> torch.Tensor:
         self.seen, self.given = tokens, torch.randn(*tokens.ids.shape, 128, generator=seeded(9)).double()

@@ -209,4 +209,4 @@ def test_a_training_pass_reads_backbone_states_and_not_ngrams() -> None:
     ids = torch.tensor([[101, 1000, 102]])
     tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool))
     assert encoder.states(tokens).shape == (1, 3, 128)
-    assert encoder.still(tokens)[0].shape == (1, 129)
+    assert encoder.without_dropout(tokens)[0].shape == (1, 129)

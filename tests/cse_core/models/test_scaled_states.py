@@ -1,4 +1,4 @@
-"""What `Tokens.kept`, `Tokens.factors` and `Encode.still` do to a pass, packed and padded, against states by hand."""
+"""`Tokens.kept`, `Tokens.factors` and `Encode.without_dropout` in a pass, packed and padded, against states by hand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -193,17 +193,17 @@ def test_a_still_pass_is_a_call_without_dropout(path: str) -> None:
     tokens = tokens_of(encoder)
     torch.manual_seed(5)
     state = torch.get_rng_state()
-    found = encoder.still(tokens, tokens)
+    found = encoder.without_dropout(tokens, tokens)
     assert torch.equal(torch.get_rng_state(), state)
     assert encoder.training
     assert all(part.training for part in encoder.modules())
     assert all(torch.equal(a, b) for a, b in zip(found, without(tokens, tokens), strict=True))
     for precision in ("fp32", "bf16"):
         encoder.precision = without.precision = precision
-        results = zip(outcome(encoder, tokens, encoder.still), outcome(without, tokens), strict=True)
+        results = zip(outcome(encoder, tokens, encoder.without_dropout), outcome(without, tokens), strict=True)
         assert all(torch.equal(a, b) for a, b in results)
     encoder.eval()
-    encoder.still(tokens)
+    encoder.without_dropout(tokens)
     assert not any(part.training for part in encoder.modules())
 
 
@@ -214,7 +214,7 @@ def test_a_still_pass_leaves_the_masks_of_others(path: str) -> None:
         torch.manual_seed(5)
         first = encoder(tokens)[0]
         if between:
-            encoder.still(tokens)
+            encoder.without_dropout(tokens)
         found.append([first, encoder(tokens)[0]])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
     assert not torch.equal(*found[0])
@@ -225,9 +225,9 @@ def test_activations_that_are_computed_twice_are_scaled_twice(path: str) -> None
     encoder = encoder_of(dropout=0.3)
     tokens = tokens_of(encoder)
     altered = replace(tokens, kept=drawn(*tokens.ids.shape, 1) > 0.4, factors=factors_of(tokens, 3))
-    results = [outcome(encoder, altered), outcome(encoder, altered, encoder.still)]
+    results = [outcome(encoder, altered), outcome(encoder, altered, encoder.without_dropout)]
     encoder.backbone.activation_checkpointing_enable()
-    again = [outcome(encoder, altered), outcome(encoder, altered, encoder.still)]
+    again = [outcome(encoder, altered), outcome(encoder, altered, encoder.without_dropout)]
     for found, expected in zip(again, results, strict=True):
         assert all(torch.allclose(a, b, atol=1e-5, rtol=1e-4) for a, b in zip(found, expected, strict=True))
 

@@ -16,7 +16,7 @@ from experiments import remove as command
 from experiments.execution.log_queue import record_results
 from experiments.remove import Options, main, users_of
 from experiments.results import csv_record
-from experiments.results.manifest import Manifest, seal
+from experiments.results.manifest import Manifest, write_manifests
 from experiments.schema.scales import SCALES
 from experiments.studies.catalogue import single
 from experiments.tracking import removal
@@ -44,7 +44,7 @@ def mlruns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sides = [(f"{GONE} last cosine", "c d e"), ("c d e", f"{GONE} last cosine"), ("c d e", f"{KEPT} last cosine")]
     sides += [(f"{KEPT}+{GONE} last cosine", "c d e")]  # several seeds
     csv_record.merge_pairs("tiny", folder, pd.DataFrame([drawn | {"first": a, "second": b} for a, b in sides]))
-    seal()
+    write_manifests()
     return folder
 
 
@@ -64,7 +64,7 @@ def check_removed(mlruns: Path, before: dict[str, list[str]]) -> None:
     assert sorted(path.name for path in (mlruns / "store").iterdir()) == [KEPT]
     assert [path.parent.name for path in mlruns.rglob("*.npz")] == [KEPT]
     assert not (mlruns / "figure_data" / GONE).exists()
-    seal()
+    write_manifests()
     assert Manifest(mlruns).differences() == {}
     record_results(mlruns / "store", mlruns)  # the next sweep
     assert lines_of(mlruns) == kept

@@ -21,7 +21,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
-from experiments.cli.user_inputs import encoder_size, read_encoder, say_pooling
+from experiments.cli.user_inputs import encoder_size, pooling_text, read_encoder
 from experiments.run import build, build_all, make_plan, say_settings, untrained_scoring
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES, scale_for
@@ -40,17 +40,17 @@ def built(*arguments: str) -> Run:
 def test_the_pooling_that_an_encoder_is_scored_by_is_said(tmp_path: Path) -> None:
     plain, other = plain_folder(tmp_path / "plain", "bert"), plain_folder(tmp_path / "other", "albert")
     none = "as its folder states none and its model type is"
-    assert say_pooling(str(plain), None) == f"pooling: cls, {none} bert; --pooling gives another"
-    assert say_pooling(str(other), None) == f"pooling: mean, {none} albert"
-    assert say_pooling(str(plain), "mean") == "pooling: mean, by --pooling"
+    assert pooling_text(str(plain), None) == f"pooling: cls, {none} bert; --pooling gives another"
+    assert pooling_text(str(other), None) == f"pooling: mean, {none} albert"
+    assert pooling_text(str(plain), "mean") == "pooling: mean, by --pooling"
     change(other / "config.json", architectures=["AlbertForCausalLM"])
-    assert say_pooling(str(other), None) == f"pooling: lasttoken, {none} albert"
+    assert pooling_text(str(other), None) == f"pooling: lasttoken, {none} albert"
     (plain / "1_Pooling").mkdir()
     (plain / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    assert say_pooling(str(plain), None) == "pooling: mean, as its folder says"
+    assert pooling_text(str(plain), None) == "pooling: mean, as its folder says"
     modules = [{"type": f"sentence_transformers.models.{kind}", "path": ""} for kind in ("Transformer", "Dropout")]
     (plain / "modules.json").write_text(json.dumps(modules))
-    assert say_pooling(str(plain), None).startswith("vectors: those of sentence-transformers, as its modules are sent")
+    assert pooling_text(str(plain), None).startswith("vectors: those of sentence-transformers, as its modules are sent")
 
 
 def test_an_older_folder_has_its_transformer_within(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ from experiments.execution.step_cost import (
     SENTENCES,
     Size,
     StepCost,
+    all_counts,
     count,
-    counted,
     padded_rows,
     size_of,
     step_cost,
@@ -185,7 +185,7 @@ def test_what_is_remembered_is_what_is_counted(name: str) -> None:
     run = RUNS[name](SCALES["paper"], "bert-base-uncased")
     assert run
     found: Any = count(run.method, run.pooling, run.template)
-    assert found in counted().values()
+    assert found in all_counts().values()
     assert found.layers > found.others
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.results import csv_record
 from experiments.results.csv_table import Table
-from experiments.results.manifest import ChangedFileError, Manifest, seal
+from experiments.results.manifest import ChangedFileError, Manifest, write_manifests
 
 TABLE = Table("curves.csv", {"key": str, "value": float}, ("key",))
 # Merges lines of `lines` and is killed before or after the n-th file that it gives its name.
@@ -32,8 +32,8 @@ def counted(path, target):
 Path.replace = counted
 lines = pd.DataFrame([{"key": key, "value": 0.5} for key in keys])
 Table("curves.csv", {"key": str, "value": float}, ("key",)).merge(folder, lines)
-from experiments.results.manifest import seal
-seal()
+from experiments.results.manifest import write_manifests
+write_manifests()
 """
 
 
@@ -53,7 +53,7 @@ def test_a_kill_at_any_moment_of_a_command_leaves_a_record_that_nothing_refuses(
 ) -> None:
     """The first file is the table, the second the manifest."""
     TABLE.merge(tmp_path, lines("a", "b"))
-    seal()
+    write_manifests()
     words = [sys.executable, "-c", KILLED, str(tmp_path), "c d", str(moment), when]
     assert subprocess.run(words, check=False).returncode == -9
     before = moment == 1 and when == "before"
@@ -62,13 +62,13 @@ def test_a_kill_at_any_moment_of_a_command_leaves_a_record_that_nothing_refuses(
     sealed = moment == 2 and when == "after"
     assert list(Manifest(tmp_path).differences()) == ([] if sealed else [tmp_path / "SHA256SUMS"])
     TABLE.merge(tmp_path, lines("e"))  # the next command
-    seal()
+    write_manifests()
     assert Manifest(tmp_path).differences() == {}
 
 
 def test_what_was_changed_by_hand_is_refused_with_the_remedies(tmp_path: Path) -> None:
     TABLE.merge(tmp_path, lines("a"))
-    seal()
+    write_manifests()
     path = tmp_path / "curves.csv"
     path.write_text(path.read_text().replace("0.5", "0.6"))
     with pytest.raises(ChangedFileError) as raised:
@@ -83,28 +83,28 @@ def test_what_was_changed_by_hand_is_refused_with_the_remedies(tmp_path: Path) -
 
 def test_a_record_whose_command_is_at_work_is_not_refused(tmp_path: Path) -> None:
     TABLE.merge(tmp_path, lines("a"))
-    seal()
+    write_manifests()
     TABLE.merge(tmp_path, lines("b"))
     Manifest(tmp_path).refuse_changes()
     Manifest(tmp_path).accept()  # make_tables.py
     TABLE.merge(tmp_path, lines("c"))
     Manifest(tmp_path).refuse_changes()
-    seal()
+    write_manifests()
     assert Manifest(tmp_path).differences() == {}
 
 
 def test_a_command_that_changes_nothing_writes_nothing(tmp_path: Path) -> None:
     TABLE.merge(tmp_path, lines("a"))
-    seal()
+    write_manifests()
     (tmp_path / "curves.csv").write_text("key,value\na,0.6\n")
     assert TABLE.merge(tmp_path, lines("a")) == 0
-    seal()
+    write_manifests()
     assert list(Manifest(tmp_path).differences()) == [tmp_path / "curves.csv"]
 
 
 def test_a_file_put_beside_the_others_is_named(tmp_path: Path) -> None:
     TABLE.merge(tmp_path, lines("a"))
-    seal()
+    write_manifests()
     (tmp_path / "pairs.csv").write_text("anything\n")
     (tmp_path / "figure_data" / "k").mkdir(parents=True)
     (tmp_path / "figure_data" / "k" / "a.npz").write_text("")
@@ -123,7 +123,7 @@ def test_an_older_record_is_taken_as_it_is_and_gets_a_manifest_of_everything(tmp
     Manifest(tmp_path).refuse_changes()
     assert list(Manifest(tmp_path).differences()) == [tmp_path / "SHA256SUMS"]
     TABLE.merge(tmp_path, lines("b"))
-    seal()
+    write_manifests()
     assert Manifest(tmp_path).differences() == {}
     listed = [line.split("  ")[1] for line in (tmp_path / "SHA256SUMS").read_text().splitlines()]
     assert listed == ["curves.csv", "figure_data/k/a.npz", "pairs.csv"]
@@ -142,7 +142,7 @@ def test_sha256sum_reads_it_whatever_the_names(tmp_path: Path) -> None:
     for i, source in enumerate(sources.values()):
         source.write_text(str(i))
     assert csv_record._copy(sources, tmp_path / "record") == len(names)
-    seal()
+    write_manifests()
     assert Manifest(tmp_path / "record").differences() == {}
     words = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
     assert subprocess.run(words, cwd=tmp_path / "record", check=False).returncode == 0
