@@ -1,13 +1,13 @@
 """A draw from each method's space trains: settings that only training would refuse are in no space."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cse_core.methods import METHODS
+from cse_core.training.loop import Execution
+from cse_core.training.train import train
 from experiments.comparison.comparison import Scores
-from experiments.execution.job import ExecutionSettings, execute
 from experiments.schema.study_parts import shorten
 from tests.support.comparisons import comparison_of
 
@@ -17,9 +17,10 @@ from tests.support.comparisons import comparison_of
 def test_a_draw_of_each_method_trains_for_two_steps(tmp_path: Path, name: str) -> None:
     comparison = comparison_of(name, "simcse" if name != "simcse" else "mixcse")
     drawn = comparison.draws(comparison.entrants[0], 0, Scores({}))[0]
-    trial = replace(drawn, run=shorten(drawn.run, 2, 256))
-    for job in comparison.jobs([trial], final=False).values():
-        losses = execute(job, ExecutionSettings(tmp_path))["curves"]
+    run = shorten(drawn.run, 2, 256)
+    for nested in run.nested():
+        train(nested, Execution(tmp_path), rules=(comparison.dev,))
+    losses = train(run, Execution(tmp_path), rules=("last",)).curves
     assert any(curve.startswith("loss/") for curve in losses)
-    shown = trial.run.settings()
-    assert {name: shown[name] for name in trial.settings if name in shown}.items() <= trial.settings.items()
+    shown = run.settings()
+    assert {name: shown[name] for name in drawn.settings if name in shown}.items() <= drawn.settings.items()
