@@ -43,7 +43,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
             Shown("eight epochs, ListNet, planned", PLAN, "ListNet, 8 epochs", "SimCSE, 8 epochs"),
         ),
         "**Not shown.** About level with SimCSE after one epoch, also if a larger SimCSE teaches. The loss after eight "
-        "is of the length of training: it stays with teachers that are as good as the SimCSE of the comparison.",
+        "epochs comes from the length of training: it remains with teachers as good as the SimCSE of the comparison.",
     ),
     "RankEncoder": (
         (
@@ -57,7 +57,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
             ),
         ),
         "**A little, and not as published.** At the paper's weight the rank loss hardly ever counts. At 50 times that "
-        "training gains a little, and scoring with ranks nothing.",
+        "weight training gains a little, and scoring with ranks adds nothing.",
     ),
     "WhitenedCSE": (
         (
@@ -70,8 +70,8 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
             ),
             Shown("three such views, no whitening", "plan2-whitening", "three dropout views, no whitening", "SimCSE"),
         ),
-        "**Depends on the reading.** By the text its views collapse, below the untrained encoder. With those of the "
-        "released code it gains a fifth of what is printed, and the views without whitening do not.",
+        "**Depends on the reading.** With the text's views the encoder collapses and scores below the untrained one. "
+        "With the released code's views it gains a fifth of what is printed. Without whitening these gain nothing.",
     ),
     "CompCSE": (
         (
@@ -79,7 +79,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
             Shown("halves of shuffled words", PLAN, "halves of shuffled words", "SimCSE, the same ten seeds"),
             Shown("two random crops", PLAN, "two random crops", "SimCSE, the same ten seeds"),
         ),
-        "**Not for its reason.** Within a point of SimCSE, and what needs no halves of a sentence helps as much.",
+        "**Not for its reason.** Within a point of SimCSE. Parts that are not halves of the sentence help as much.",
     ),
 }
 

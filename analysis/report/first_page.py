@@ -85,8 +85,8 @@ def _leakage(overlap: Results) -> str:
         return f"**Leakage.** {DASH}: not counted at this scale."
     dev, train = (sum(map(sum, cells)) for cells in counts)
     return (
-        f"**Leakage.** {dev:,.0f} test pairs of STS12 to STS16 stand in STS-B's dev set of 1,500, by which "
-        f"all four papers choose checkpoints (RankEncoder by SICK-R's too); {train:,.0f} stand in its train set."
+        f"**Leakage.** {dev:,.0f} test pairs of STS12 to STS16 are also in STS-B's dev set of 1,500, with which all "
+        f"four papers choose checkpoints (RankEncoder with SICK-R's too). {train:,.0f} are in its train set."
     )
 
 
@@ -95,7 +95,7 @@ def _reruns() -> str:
     reached = sum(value >= BASELINE for value in values)
     about = summary(values)
     return (
-        f"**Re-runs.** SimCSE's {BASELINE}, which most headline gains are counted from, is reached by {reached} of "
+        f"**Re-runs.** Most headline gains are counted from SimCSE's {BASELINE}. This is reached by {reached} of "
         f"{about.n} seeds of a re-implementation (mean {number(about.mean)}, SD {number(about.sd)})."
     )
 
@@ -103,8 +103,8 @@ def _reruns() -> str:
 def _choosing(simcse: Seeds) -> str:
     five, ten = (number(simcse.gained_by_dev(n), sign=True) for n in (5, 10))
     return (
-        f"**Choosing among seeds.** On the test sets the best of five seeds of SimCSE by dev is, over all draws, "
-        f"{five} points from the mean seed, and the best of ten {ten}."
+        f"**Choosing among seeds.** The best of five seeds of SimCSE by dev differs from the mean seed by {five} "
+        f"points on the test sets, over all draws, and the best of ten by {ten}."
     )
 
 
@@ -115,7 +115,7 @@ def _test_sentences(plan: PlanVerdicts, baselines: Results) -> str:
     trained = [gain.estimate for gain in gains(baselines) if gain.contrast.name == ON_TEST_SENTENCES]
     there, elsewhere, gained = map(estimate_text, (*fitted, *(trained or [None])))
     return (
-        f"**Knowing the test sentences**, without labels. Whitening that is fitted on them adds {there} to SimCSE's "
-        f"score, and {elsewhere} if fitted on the training sentences. SimCSE that is trained on them gains {gained} "
-        "over SimCSE that is trained on Wikipedia."
+        f"**Knowing the test sentences**, without labels. Whitening changes SimCSE's score by {there} if fitted on "
+        f"them, and by {elsewhere} if fitted on the training sentences. SimCSE trained on the test sentences "
+        f"gains {gained} over SimCSE trained on Wikipedia."
     )
