@@ -51,6 +51,12 @@ def test_links_lead_to_files_and_tests_that_are_there(page: Path) -> None:
     assert set(re.findall(r"`(test_\w+\.py)`", text)) <= tests
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_line_of_a_paragraph_begins_with_a_comment(page: Path) -> None:
+    """CommonMark would end the paragraph there and show the line as it is, with its asterisks and brackets."""
+    assert re.findall(r"^ *<!-- value .*", page.read_text(), re.MULTILINE) == []
+
+
 def test_the_tree_names_every_folder_of_the_packages() -> None:
     tree = (ROOT / "README.md").read_text().partition("## Where things are")[2].partition("\n## ")[0]
     for package in ("cse_core", "experiments", "analysis"):

@@ -82,9 +82,9 @@ def welch(study: str, better: str, worse: str, column: str = STS) -> Value:
     return Value(lambda record: _gain(record, study, better, worse, column), 1)
 
 
-def taught_long(teacher: str) -> Value:
-    """Return how far ListMLE with this teacher is ahead of SimCSE, both after eight epochs."""
-    return welch("plan2-teachers", f"ListMLE taught by {teacher}, 8 epochs", "SimCSE, 8 epochs")
+def taught_by(teacher: str, epochs: str, column: str = STS, *, simcse: str = "") -> Value:
+    """Return how far ListMLE with this teacher is ahead of SimCSE of as many epochs, or of `simcse` epochs."""
+    return welch("plan2-teachers", f"ListMLE taught by {teacher}, {epochs}", f"SimCSE, {simcse or epochs}", column)
 
 
 def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
@@ -308,8 +308,11 @@ VALUES: dict[str, Value] = {
     "untrained": teacher("untrained [CLS]", 2),
     # RankCSE
     "simcse.8": EIGHT_EPOCHS,
-    "eight.ListMLE.equal": taught_long("SimCSE of eight epochs"),
-    "eight.ListMLE.better": taught_long("wiki-medium's SimCSE"),
+    "eight.ListMLE.equal": taught_by("SimCSE of eight epochs", "8 epochs"),
+    "eight.ListMLE.better": taught_by("wiki-medium's SimCSE", "8 epochs"),
+    "one.ListMLE.equal": taught_by("SimCSE of eight epochs", "one epoch"),
+    "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", "sts_disjoint_avg"),
+    "one.ListMLE.over-teacher": taught_by("SimCSE of eight epochs", "one epoch", simcse="8 epochs"),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
