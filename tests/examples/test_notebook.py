@@ -28,7 +28,7 @@ def test_its_cells_are_the_pages_method_and_command() -> None:
         method.removeprefix("%%writefile my_method.py\n") + "\n"
         == re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
     )
-    shown = re.findall(r"```\n(python .*?)\n```", PAGE.partition("## A small one")[2])[0]
+    shown = re.findall(r"```\n(python .*?)\n```", PAGE.partition("## A small example")[2])[0]
     assert command == f"!{shown.replace('experiments/', '../experiments/')} --mlruns results"
 
 

@@ -19,7 +19,7 @@ def without_numbers(line: str) -> str:
     return re.sub(r"[+-]?\d+\.\d\d", "0", line)
 
 
-COMMAND, SHOWN = re.findall(r"```\n(.*?)```", PAGE.partition("## A small one")[2], re.DOTALL)[:2]
+COMMAND, SHOWN = re.findall(r"```\n(.*?)```", PAGE.partition("## A small example")[2], re.DOTALL)[:2]
 
 
 def said_by(folder: Path, *more: str) -> list[str]:
