@@ -34,6 +34,7 @@ from cse_core.models.pretrained import ASSETS, RECORDED, encoder_hash, resolve, 
 from cse_core.run import Pretrained
 from experiments.plan.pilots import MINILM
 from experiments.schema.scales import WIKI_MINI, WIKI_TINY
+from tests.support.encoders import wiki_tiny
 from tests.support.hub_server import hub_environment, hub_server
 
 FILES = ASSETS / "wiki-tiny"
@@ -58,12 +59,15 @@ def weights(change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
     return changed
 
 
-def config(**fields: Any) -> Change:
-    def changed(folder: Path) -> None:
-        path = folder / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+def set_json(path: Path, **fields: object) -> None:
+    """Set fields of a JSON file, which need not exist yet."""
+    old = json.loads(path.read_text()) if path.is_file() else {}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(old | fields))
 
-    return changed
+
+def config(**fields: Any) -> Change:
+    return lambda folder: set_json(folder / "config.json", **fields)
 
 
 def content(name: str, change: Callable[[bytes], bytes]) -> Change:
@@ -109,7 +113,7 @@ def plain_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name.removeprefix("bert."): value for name, value in state.items() if name.startswith("bert.")}
 
 
-WRONG_WEIGHTS = {
+WRONG: dict[str, tuple[Change, str]] = {
     "names with a prefix": (
         weights(lambda state: {f"student.{name}": value for name, value in state.items()}),
         r"embeddings.LayerNorm.bias and 36 more tensors missing, .*; its names begin with 'student.': save",
@@ -137,8 +141,6 @@ WRONG_WEIGHTS = {
         r"embeddings.word_embeddings.weight has shape \[16384, 128\], config.json expects \[16392, 128\]; take",
     ),
     "no weights": (without("model.safetensors"), "copy: holds neither model.safetensors nor pytorch_model.bin"),
-}
-WRONG_TOKENIZERS = {
     "no tokenizer": (
         without("tokenizer.json", "tokenizer_config.json"),
         r"copy: the tokenizer has 5 tokens, but the embedding has 16,384 rows; put the model's own tokenizer files",
@@ -169,18 +171,10 @@ def assert_refused(folder: Path, message: str) -> None:
         Encoder.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("name", WRONG_WEIGHTS)
+@pytest.mark.parametrize("name", WRONG)
 @pytest.mark.slow
-def test_weights_that_are_not_the_configs_are_refused(name: str, folder: Path) -> None:
-    change, message = WRONG_WEIGHTS[name]
-    change(folder)
-    assert_refused(folder, message)
-
-
-@pytest.mark.parametrize("name", WRONG_TOKENIZERS)
-@pytest.mark.slow
-def test_a_tokenizer_that_is_not_the_embeddings_is_refused(name: str, folder: Path) -> None:
-    change, message = WRONG_TOKENIZERS[name]
+def test_a_folder_whose_parts_do_not_fit_each_other_is_refused(name: str, folder: Path) -> None:
+    change, message = WRONG[name]
     change(folder)
     assert_refused(folder, message)
 
@@ -200,7 +194,7 @@ def test_a_damaged_pickle_is_named(folder: Path) -> None:
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     whole = Encoder.from_pretrained(folder).encode(["a cat sat"])
-    assert torch.equal(whole, Encoder.from_pretrained("wiki-tiny").encode(["a cat sat"]))
+    assert torch.equal(whole, wiki_tiny().encode(["a cat sat"]))
     for cut in (lambda old: old[:-5000], lambda old: b"", lambda old: b"text"):
         content("pytorch_model.bin", cut)(folder)
         assert_refused(folder, r"pytorch_model\.bin: cut short or damaged")
@@ -228,22 +222,16 @@ def test_a_template_needs_a_mask_token(folder: Path) -> None:
         Encoder.from_pretrained(folder, pooling="mask", template="{} [MASK]")
 
 
-def tokens(folder: Path) -> None:
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(FILES / name, folder)
-
-
 def whole_models() -> dict[str, Any]:
     """One of each kind, with and without heads and poolers."""
     padded: dict[str, Any] = SMALL | {"vocab_size": VOCABULARY + 64}
-    mpnet = MPNetConfig(**SMALL, pad_token_id=0)
     few: dict[str, Any] = {"vocab_size": VOCABULARY, "dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 8}
     return {
         "with a pooler": BertModel(BertConfig(**SMALL)),
         "without": BertModel(BertConfig(**SMALL), add_pooling_layer=False),
         "with a head for words": BertForMaskedLM(BertConfig(**SMALL)),
         "with a padded embedding": BertModel(BertConfig(**padded)),
-        "MPNet": MPNetModel(mpnet),
+        "MPNet": MPNetModel(MPNetConfig(**SMALL, pad_token_id=0)),
         "DistilBERT": DistilBertModel(DistilBertConfig(**few)),
         "ELECTRA": ElectraModel(ElectraConfig(**SMALL, embedding_size=4)),
     }
@@ -254,9 +242,9 @@ def test_every_whole_folder_loads_with_its_own_weights(name: str, tmp_path: Path
     torch.manual_seed(0)
     model = whole_models()[name]
     model.save_pretrained(tmp_path)
-    tokens(tmp_path)
-    encoder, state = Encoder.from_pretrained(tmp_path), model.base_model.state_dict()
-    found = encoder.backbone.state_dict()
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(FILES / file, tmp_path)
+    found, state = Encoder.from_pretrained(tmp_path).backbone.state_dict(), model.base_model.state_dict()
     assert set(state) - set(found) <= {"pooler.dense.weight", "pooler.dense.bias"}
     assert all(torch.equal(found[key], state[key]) for key in found)
 
@@ -268,10 +256,7 @@ def test_real_encoders_load(name: str) -> None:
 
 def test_bert_by_nothing_but_its_vocabulary(folder: Path) -> None:
     as_vocabulary(None)(folder)
-    assert torch.equal(
-        Encoder.from_pretrained(folder).encode(["a cat sat"]),
-        Encoder.from_pretrained("wiki-tiny").encode(["a cat sat"]),
-    )
+    assert torch.equal(Encoder.from_pretrained(folder).encode(["a cat sat"]), wiki_tiny().encode(["a cat sat"]))
 
 
 @pytest.mark.slow
@@ -291,28 +276,21 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Pretrained
 seen = {}
-for name, tokenizer in json.loads(sys.argv[1]):
+for name in json.loads(sys.argv[1]):
     try:
-        folder = resolve_pinned(Pretrained(name, tokenizer=tokenizer), Path(sys.argv[2]))
+        folder = resolve_pinned(Pretrained(name, tokenizer="someone/base"), Path(sys.argv[2]))
         vectors = Encoder.from_pretrained(folder).encode(["a cat sat"])
         seen[name] = {"hash": encoder_hash(folder), "vector": vectors[0].tolist()}
     except (ValueError, OSError) as error:
         seen[name] = f"{type(error).__name__}: {error}"
 print(json.dumps(seen))
 """
-ASKED = (
-    ("someone/safetensors", "someone/base"),
-    ("someone/pickle", "someone/base"),
-    ("someone/inside/unsup-inside", "someone/base"),
-    ("someone/bare", "someone/base"),
-    ("someone/empty", "someone/base"),
-    ("someone/inside/absent", "someone/base"),
-    ("someone/absent", "someone/base"),
-)
+PRESENT = ("someone/safetensors", "someone/pickle", "someone/inside/unsup-inside", "someone/bare")
+ASKED = (*PRESENT, "someone/empty", "someone/inside/absent", "someone/absent")
 
 
 def hub_files(folder: Path) -> dict[str, bytes]:
-    """What the hub has: wiki-tiny in several forms, with files beside it that are nothing to fetch."""
+    """What the hub has: wiki-tiny in several forms, next to files that no encoder needs."""
     weights, pickled = (FILES / "model.safetensors").read_bytes(), folder / "pytorch_model.bin"
     torch.save({f"module.{name}": value for name, value in load_file(FILES / "model.safetensors").items()}, pickled)
     words = {name: (FILES / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
@@ -321,18 +299,15 @@ def hub_files(folder: Path) -> dict[str, bytes]:
     models: dict[str, dict[str, bytes]] = {
         "someone/safetensors": {"model.safetensors": weights, "pytorch_model.bin": b"another", **config, **words},
         "someone/pickle": {"pytorch_model.bin": pickled.read_bytes(), **config, **words},
-        "someone/inside": {
-            f"unsup-inside/{name}": content
-            for name, content in ({"pytorch_model.bin": pickled.read_bytes()} | config | words).items()
-        },
         "someone/bare": {"model.safetensors": weights, **config},
         "someone/base": {"model.safetensors": b"not needed for its tokenizer", **config, **words},
         "someone/empty": {**config, **words},
     }
+    models["someone/inside"] = {f"unsup-inside/{name}": file for name, file in models["someone/pickle"].items()}
     return {f"{model}/{name}": content for model, held in models.items() for name, content in (held | more).items()}
 
 
-def ask(address: str, home: Path, asked: tuple[tuple[str, str], ...] = ASKED) -> dict[str, Any]:
+def ask(address: str, home: Path, asked: tuple[str, ...] = ASKED) -> dict[str, Any]:
     """What a new process sees of these encoders."""
     command = [sys.executable, "-c", CHILD, json.dumps(asked), str(home / "store")]
     environment = hub_environment(address, home)
@@ -357,11 +332,9 @@ def seen(home: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, _ in ASKED[:4]])
+@pytest.mark.parametrize("name", PRESENT)
 def test_each_form_is_fetched_and_read(name: str, seen: dict[str, Any]) -> None:
-    from cse_core.models.encoder import Encoder
-
-    expected = Encoder.from_pretrained("wiki-tiny").encode(["a cat sat"])[0].tolist()
+    expected = wiki_tiny().encode(["a cat sat"])[0].tolist()
     assert seen[name]["vector"] == pytest.approx(expected, abs=1e-5)  # processes may have other numbers of threads
     assert json.loads(seen["pins"])[f"backbone {name}"] == seen[name]["hash"]
     same = name in ("someone/safetensors", "someone/bare")  # a pickle's bytes are others
@@ -370,21 +343,11 @@ def test_each_form_is_fetched_and_read(name: str, seen: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_only_what_an_encoder_needs_is_fetched(seen: dict[str, Any]) -> None:
-    fetched = {
-        request.rpartition("/")[2]
-        for request in seen["requests"]
-        if request.startswith("GET") and "/resolve/" in request
-    }
-    assert fetched == {
-        "config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "model.safetensors",
-        "pytorch_model.bin",
-    }
-    weights = [
-        request for request in seen["requests"] if request.startswith("GET") and "model" in request.rpartition("/")[2]
-    ]
+    got = [request for request in seen["requests"] if request.startswith("GET")]
+    tokenizer, weights = {"tokenizer.json", "tokenizer_config.json"}, {"model.safetensors", "pytorch_model.bin"}
+    fetched = {request.rpartition("/")[2] for request in got if "/resolve/" in request}
+    assert fetched == {"config.json"} | tokenizer | weights
+    weights = [request for request in got if "model" in request.rpartition("/")[2]]
     assert not [request for request in weights if "someone/base" in request]  # only its tokenizer
     assert not [request for request in weights if "someone/safetensors" in request and request.endswith(".bin")]
 
@@ -415,24 +378,10 @@ def test_a_download_that_was_cut_is_fetched_again(tmp_path: Path) -> None:
 def test_what_was_fetched_is_there_when_the_hub_never_answers(seen: dict[str, Any], home: Path) -> None:
     start = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
-        later = ask(f"http://127.0.0.1:{silent.getsockname()[1]}", home, (ASKED[1], ASKED[-1]))
+        later = ask(f"http://127.0.0.1:{silent.getsockname()[1]}", home, ("someone/pickle", "someone/absent"))
     assert time.monotonic() - start < 60  # a download by itself waits for minutes
     assert later["someone/pickle"] == seen["someone/pickle"]
     assert later["someone/absent"].startswith("FileNotFoundError: backbone 'someone/absent': neither embedded")
-
-
-TEXTS = ["A cat sat on the mat.", "It rained."]
-
-
-@pytest.fixture
-def damaged(tmp_path: Path) -> Path:
-    return shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "encoder")
-
-
-def set_json(path: Path, **values: object) -> None:
-    content = json.loads(path.read_text()) if path.is_file() else {}
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content | values))
 
 
 @pytest.mark.parametrize(
@@ -453,61 +402,61 @@ def set_json(path: Path, **values: object) -> None:
     ],
 )
 def test_a_change_of_any_file_that_can_change_a_vector_is_another_encoder(
-    file: str, values: dict[str, object], damaged: Path
+    file: str, values: dict[str, object], folder: Path
 ) -> None:
-    before = encoder_hash(damaged)
-    set_json(damaged / file, **values)
-    assert encoder_hash(damaged) != before
+    before = encoder_hash(folder)
+    set_json(folder / file, **values)
+    assert encoder_hash(folder) != before
 
 
-def test_what_can_change_no_vector_leaves_the_encoder_the_same(damaged: Path) -> None:
-    before = encoder_hash(damaged)
+def test_what_can_change_no_vector_leaves_the_encoder_the_same(folder: Path) -> None:
+    before = encoder_hash(folder)
     for name in ("README.md", ".gitattributes", "LICENSE", "optimizer.pt", "rng_state_0.pth", "trainer_state.json"):
-        (damaged / name).write_text("anything")
+        (folder / name).write_text("anything")
     for name in ("onnx/model.onnx", "openvino/openvino_model.bin", ".git/HEAD", "checkpoint-500/model.safetensors"):
-        (damaged / name).parent.mkdir(exist_ok=True)
-        (damaged / name).write_text("anything")
-    assert encoder_hash(damaged) == before
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("anything")
+    assert encoder_hash(folder) == before
 
 
-def test_only_the_weights_that_are_read_count(damaged: Path) -> None:
-    weights, before = load_file(damaged / "model.safetensors"), encoder_hash(damaged)
-    torch.save(weights, damaged / "pytorch_model.bin")
-    assert encoder_hash(damaged) == before
-    assert torch.equal(
-        Encoder.from_pretrained(damaged).encode(TEXTS), Encoder.from_pretrained("wiki-tiny").encode(TEXTS)
-    )
-    (damaged / "model.safetensors").unlink()
-    as_pickle = encoder_hash(damaged)
-    torch.save({name: 2 * value for name, value in weights.items()}, damaged / "pytorch_model.bin")
-    assert len({before, as_pickle, encoder_hash(damaged)}) == 3
+def test_only_the_weights_that_are_read_count(folder: Path) -> None:
+    weights, before = load_file(folder / "model.safetensors"), encoder_hash(folder)
+    torch.save(weights, folder / "pytorch_model.bin")
+    assert encoder_hash(folder) == before
+    texts = ["A cat sat on the mat.", "It rained."]
+    assert torch.equal(Encoder.from_pretrained(folder).encode(texts), wiki_tiny().encode(texts))
+    (folder / "model.safetensors").unlink()
+    as_pickle = encoder_hash(folder)
+    torch.save({name: 2 * value for name, value in weights.items()}, folder / "pytorch_model.bin")
+    assert len({before, as_pickle, encoder_hash(folder)}) == 3
 
 
-def test_every_part_of_sharded_weights_counts(damaged: Path) -> None:
-    weights = load_file(damaged / "model.safetensors")
-    (damaged / "model.safetensors").unlink()
+def test_every_part_of_sharded_weights_counts(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"holds neither model\.safetensors nor pytorch_model\.bin"):
-        encoder_hash(damaged)
+        encoder_hash(folder)
     names = sorted(weights)
     parts = {f"model-0000{i}-of-00002.safetensors": names[i - 1 :: 2] for i in (1, 2)}
     for part, its_own in parts.items():
-        save_file({name: weights[name] for name in its_own}, damaged / part)
-    set_json(damaged / "model.safetensors.index.json", weight_map={name: p for p, own in parts.items() for name in own})
-    before = encoder_hash(damaged)
-    save_file({name: 2 * weights[name] for name in names[1::2]}, damaged / "model-00002-of-00002.safetensors")
-    assert encoder_hash(damaged) != before
+        save_file({name: weights[name] for name in its_own}, folder / part)
+    set_json(folder / "model.safetensors.index.json", weight_map={name: p for p, own in parts.items() for name in own})
+    before = encoder_hash(folder)
+    save_file({name: 2 * weights[name] for name in names[1::2]}, folder / "model-00002-of-00002.safetensors")
+    assert encoder_hash(folder) != before
 
 
-def test_the_hash_follows_links_and_not_the_place(damaged: Path, tmp_path: Path) -> None:
+def test_the_hash_follows_links_and_not_the_place(folder: Path, tmp_path: Path) -> None:
     """As the Hugging Face cache has them."""
-    (tmp_path / "linked").mkdir()
-    set_json(damaged / "1_Pooling/config.json", pooling_mode_cls_token=True)
-    for path in damaged.iterdir():
-        (tmp_path / "linked" / path.name).symlink_to(path)
-    before = encoder_hash(tmp_path / "linked")
-    assert before == encoder_hash(damaged)
-    set_json(damaged / "1_Pooling/config.json", pooling_mode_cls_token=False)
-    assert encoder_hash(tmp_path / "linked") != before
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    set_json(folder / "1_Pooling/config.json", pooling_mode_cls_token=True)
+    for path in folder.iterdir():
+        (linked / path.name).symlink_to(path)
+    before = encoder_hash(linked)
+    assert before == encoder_hash(folder)
+    set_json(folder / "1_Pooling/config.json", pooling_mode_cls_token=False)
+    assert encoder_hash(linked) != before
 
 
 def test_encoders_of_recorded_runs_have_the_recorded_hash() -> None:
@@ -522,9 +471,9 @@ def test_minilm_has_the_recorded_hash() -> None:
     assert encoder_hash(resolve(MINILM.name)) == MINILM.sha256
 
 
-def test_the_rest_of_a_recorded_encoders_files_must_fit_too(damaged: Path) -> None:
-    named = Pretrained(str(damaged), WIKI_TINY.sha256)
-    assert resolve_pinned(named) == damaged
-    set_json(damaged / "config.json", hidden_act="relu")
+def test_the_rest_of_a_recorded_encoders_files_must_fit_too(folder: Path) -> None:
+    named = Pretrained(str(folder), WIKI_TINY.sha256)
+    assert resolve_pinned(named) == folder
+    set_json(folder / "config.json", hidden_act="relu")
     with pytest.raises(ValueError, match=r"expected e22f4fc2dee1; .* has other weights, settings or tokenizer than"):
         resolve_pinned(named)
