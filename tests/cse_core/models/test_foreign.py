@@ -48,9 +48,32 @@ def theirs(folder: Path, texts: Sequence[str] = TEXTS) -> Tensor:
     return SentenceTransformer(str(folder), device="cpu").encode(list(texts), convert_to_tensor=True)
 
 
-def apart(folder: Path) -> float:
-    """The largest difference of our vectors from sentence-transformers'."""
-    return float((open_encoder(folder).encode(TEXTS) - theirs(folder)).abs().max())
+def assert_as_theirs(folder: Path, texts: Sequence[str] = TEXTS) -> None:
+    torch.testing.assert_close(open_encoder(folder).encode(texts), theirs(folder, texts), atol=1e-6, rtol=0)
+
+
+def assert_saved_whole(encoder: Encoder, folder: Path) -> None:
+    """The encoder, saved into the folder and opened again, has the same vectors to the bit."""
+    encoder.save_pretrained(folder)
+    again = open_encoder(folder)
+    assert isinstance(again, Encoder)
+    assert torch.equal(again.encode(TEXTS), encoder.encode(TEXTS))
+
+
+def edit_modules(folder: Path, place: int = 0, **fields: Any) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[place] |= fields
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    return plain_folder(tmp_path / "plain", "bert")
+
+
+@pytest.fixture
+def folder(plain: Path, tmp_path: Path) -> Path:
+    return modules_folder(tmp_path / "modules", plain, "mean")
 
 
 def settings(folder: Path, plain: Path, pooling: str) -> dict[str, Path]:
@@ -98,9 +121,8 @@ def test_every_family_pooling_and_setting_has_the_vectors_of_sentence_transforme
     ("limit", "of_tokenizer"), [(8, None), (8, 40), (40, 8), (None, 8)], ids=["8", "8 of 40", "40 of 8", "tokenizer's"]
 )
 def test_the_folder_s_limit_counts_before_the_tokenizer_s(
-    limit: int | None, of_tokenizer: int | None, tmp_path: Path
+    limit: int | None, of_tokenizer: int | None, folder: Path, tmp_path: Path
 ) -> None:
-    folder = modules_folder(tmp_path / "modules", plain_folder(tmp_path / "plain", "bert"), "mean")
     if limit:
         change(folder / "sentence_bert_config.json", max_seq_length=limit)
     if of_tokenizer:
@@ -108,9 +130,8 @@ def test_the_folder_s_limit_counts_before_the_tokenizer_s(
     encoder = open_encoder(folder)
     assert isinstance(encoder, Encoder)
     assert encoder.max_length == (limit or of_tokenizer)
-    assert apart(folder) <= 1e-6
-    encoder.save_pretrained(tmp_path / "again")
-    assert torch.equal(open_encoder(tmp_path / "again").encode(TEXTS), encoder.encode(TEXTS))
+    assert_as_theirs(folder)
+    assert_saved_whole(encoder, tmp_path / "again")
 
 
 def test_how_many_texts_sentence_transformers_cuts_is_said(tmp_path: Path) -> None:
@@ -137,22 +158,19 @@ def test_do_lower_case_is_applied(cased: bool, tmp_path: Path) -> None:
         a, b = open_encoder(folder).encode(["a man", "A MAN"])
         assert not torch.equal(a, b)
     change(folder / "sentence_bert_config.json", do_lower_case=True)
-    assert apart(folder) <= 1e-6
+    assert_as_theirs(folder)
     encoder = Encoder.from_pretrained(folder)
     assert torch.equal(*encoder.encode(["a man", "A MAN"]))
-    encoder.save_pretrained(tmp_path / "again")
-    assert torch.equal(Encoder.from_pretrained(tmp_path / "again").encode(TEXTS), encoder.encode(TEXTS))
+    assert_saved_whole(encoder, tmp_path / "again")
 
 
-def test_normalize_is_kept_in_vectors_and_exports(tmp_path: Path) -> None:
-    plain = plain_folder(tmp_path / "plain", "bert")
+def test_normalize_is_kept_in_vectors_and_exports(plain: Path, tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained(modules_folder(tmp_path / "modules", plain, "mean", Normalize()))
     assert encoder.encode(TEXTS).norm(dim=1).tolist() == pytest.approx([1] * len(TEXTS), abs=1e-6)
     for copied in (encoder.clone(), encoder.with_pooling("mean")):
         assert torch.equal(copied.encode(TEXTS), encoder.encode(TEXTS))
-    encoder.save_pretrained(tmp_path / "again")
-    assert torch.equal(open_encoder(tmp_path / "again").encode(TEXTS), encoder.encode(TEXTS))
-    assert apart(tmp_path / "again") <= 1e-6
+    assert_saved_whole(encoder, tmp_path / "again")
+    assert_as_theirs(tmp_path / "again")
 
 
 def old_layout(folder: Path, new: Path) -> Path:
@@ -160,40 +178,38 @@ def old_layout(folder: Path, new: Path) -> Path:
     shutil.copytree(new, folder / "0_Transformer", ignore=shutil.ignore_patterns("[1-9]_*", "modules*", "config_sent*"))
     for path in new.glob("[1-9]_*"):
         shutil.copytree(path, folder / path.name)
-    modules = json.loads((new / "modules.json").read_text())
-    modules[0] |= {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}
-    (folder / "modules.json").write_text(json.dumps(modules))
+    shutil.copy(new / "modules.json", folder)
+    edit_modules(folder, path="0_Transformer", type="sentence_transformers.models.Transformer")
     return folder
 
 
-def test_folders_of_other_forms_have_the_vectors_of_sentence_transformers(tmp_path: Path) -> None:
-    plain = plain_folder(tmp_path / "plain", "bert")
-    new = modules_folder(tmp_path / "new", plain, "mean")
+def test_folders_of_other_forms_have_the_vectors_of_sentence_transformers(
+    plain: Path, folder: Path, tmp_path: Path
+) -> None:
     dense = modules_folder(tmp_path / "dense", plain, "mean", Dense(WIDTH, 8))
     static, words = tmp_path / "static", tokenizer().backend_tokenizer
     SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=8)], device="cpu").save(str(static))
-    shards = shutil.copytree(new, tmp_path / "shards")
+    shards = shutil.copytree(folder, tmp_path / "shards")
     (shards / "model.safetensors").unlink()
     AutoModel.from_pretrained(plain).save_pretrained(shards, max_shard_size="1MB")
     assert len(list(shards.glob("model-*"))) > 1
-    for folder in (old_layout(tmp_path / "old", new), dense, static, shards):
-        assert apart(folder) <= 1e-6
-    for folder in (tmp_path / "old", shards):
-        assert torch.equal(Encoder.from_pretrained(folder).encode(TEXTS), Encoder.from_pretrained(new).encode(TEXTS))
-    view = Encoder.from_pretrained(tmp_path / "old").with_pooling("pooler_output")
+    old = old_layout(tmp_path / "old", folder)
+    for each in (old, dense, static, shards):
+        assert_as_theirs(each)
+    for each in (old, shards):
+        assert torch.equal(Encoder.from_pretrained(each).encode(TEXTS), Encoder.from_pretrained(folder).encode(TEXTS))
+    view = Encoder.from_pretrained(old).with_pooling("pooler_output")
     assert torch.equal(view.encode(TEXTS), Encoder.from_pretrained(plain, pooling="pooler_output").encode(TEXTS))
-    for folder, name in ((dense, "Dense"), (static, "StaticEmbedding")):
-        with pytest.raises(
-            ValueError, match=rf"its modules are .*{name}; sentence-transformers scores it, but it can't"
-        ):
-            Encoder.from_pretrained(folder)
+    for each, name in ((dense, "Dense"), (static, "StaticEmbedding")):
+        refusal = rf"its modules are .*{name}; sentence-transformers scores it, but it can't"
+        with pytest.raises(ValueError, match=refusal):
+            Encoder.from_pretrained(each)
         with pytest.raises(ValueError, match="an encoder of another library has no pooling, got 'mean'"):
-            CachedEncoder(open_encoder(folder)).with_pooling("mean")
+            CachedEncoder(open_encoder(each)).with_pooling("mean")
 
 
 @pytest.mark.parametrize("gone", ["1_Pooling", "1_Pooling/config.json", "2_Dense"])
-def test_a_lost_module_is_an_error(gone: str, tmp_path: Path) -> None:
-    plain = plain_folder(tmp_path / "plain", "bert")
+def test_a_lost_module_is_an_error(gone: str, plain: Path, tmp_path: Path) -> None:
     folder = modules_folder(tmp_path / "modules", plain, "mean", Dense(WIDTH, 8))
     shutil.rmtree(folder / gone) if (folder / gone).is_dir() else (folder / gone).unlink()
     with pytest.raises(ValueError, match=rf"modules.json: names {gone[2:].partition('/')[0]} in .*{gone}.* is missing"):
@@ -201,19 +217,18 @@ def test_a_lost_module_is_an_error(gone: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", [True, False])
-def test_relative_positions_are_refused(weights: bool, tmp_path: Path) -> None:
-    folder = plain_folder(tmp_path / "plain", "bert")
-    state = load_file(folder / "model.safetensors")
+def test_relative_positions_are_refused(weights: bool, plain: Path) -> None:
+    state = load_file(plain / "model.safetensors")
     name = "encoder.layer.0.attention.self.distance_embedding.weight"
-    save_file(state | {name: torch.ones(9, 16)}, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(state | {name: torch.ones(9, 16)}, plain / "model.safetensors", metadata={"format": "pt"})
     if weights:
         message = rf"{name}, which a bert does not use"
     else:
-        change(folder / "config.json", position_embedding_type="relative_key")
+        change(plain / "config.json", position_embedding_type="relative_key")
         message = "position_embedding_type is 'relative_key', which transformers no longer has for bert"
     for opened in (open_encoder, Encoder.from_pretrained):
         with pytest.raises(ValueError, match=message):
-            opened(folder)
+            opened(plain)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None], ids=str)
@@ -247,14 +262,13 @@ class TestPoolerOutput:
         for view in (Cosine("pooler_output").view(changed), encoder.clone(), encoder.with_pooling("pooler_output")):
             assert torch.equal(view.encode(TEXTS), encoder.encode(TEXTS))
         assert not torch.allclose(encoder.with_pooling("cls").encode(TEXTS), expected, atol=0.01)
-        encoder.save_pretrained(tmp_path / "again")
-        assert torch.equal(open_encoder(tmp_path / "again").encode(TEXTS), encoder.encode(TEXTS))
+        assert_saved_whole(encoder, tmp_path / "again")
         with torch.no_grad():
             next(changed.backbone.parameters()).add_(1)
         with pytest.raises(ValueError, match="the encoder's weights are no longer those there"):
             changed.with_pooling("pooler_output")
 
-    def test_what_has_no_such_layer_is_refused(self, tmp_path: Path) -> None:
+    def test_a_model_without_a_pooling_layer_is_refused(self, tmp_path: Path) -> None:
         for family in ("distilbert", "electra"):
             folder = plain_folder(tmp_path / family, family)
             with pytest.raises(ValueError, match=f"pooler_output needs a pooling layer, {family} has none"):
@@ -262,11 +276,10 @@ class TestPoolerOutput:
         with pytest.raises(ValueError, match=r"holds no pooling layer \(pooler\.dense\.bias\), which the pooling"):
             Encoder.from_pretrained("wiki-tiny", pooling="pooler_output")
 
-    def test_a_layer_that_no_pooling_reads_is_named(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        folder = plain_folder(tmp_path / "plain", "bert")
-        Encoder.from_pretrained(folder)
+    def test_a_layer_that_no_pooling_reads_is_named(self, plain: Path, caplog: pytest.LogCaptureFixture) -> None:
+        Encoder.from_pretrained(plain)
         assert caplog.messages == [
-            f"{folder / 'model.safetensors'}: left out its pooling layer, which only the pooling pooler_output uses"
+            f"{plain / 'model.safetensors'}: left out its pooling layer, which only the pooling pooler_output uses"
         ]
 
 
@@ -285,18 +298,15 @@ def test_codes_that_are_no_vectors_are_refused(kind: Any) -> None:
 @pytest.mark.parametrize("family", OTHERS)
 def test_a_plain_folder_of_another_family_is_scored_by_its_mean_and_trained_so(family: str, tmp_path: Path) -> None:
     folder = plain_folder(tmp_path / "plain", family)
-    encoder, trained = open_encoder(folder), Encoder.from_pretrained(folder)
-    assert isinstance(encoder, ForeignEncoder)
+    scored, trained = open_encoder(folder), Encoder.from_pretrained(folder)
+    assert isinstance(scored, ForeignEncoder)
     assert trained.pooling == "mean"
-    for each in (encoder, trained):
+    for each in (scored, trained):
         torch.testing.assert_close(each.encode(TEXTS), theirs(folder), atol=1e-6, rtol=0)
 
 
-def test_code_of_a_folder_is_not_run(tmp_path: Path) -> None:
-    folder = modules_folder(tmp_path / "modules", plain_folder(tmp_path / "plain", "bert"), "mean")
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[1]["type"] = "own.Pooling"
-    (folder / "modules.json").write_text(json.dumps(modules))
+def test_code_of_a_folder_is_not_run(folder: Path, tmp_path: Path) -> None:
+    edit_modules(folder, place=1, type="own.Pooling")
     (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Pooling: pass\n")
     with pytest.raises(ValueError, match=r"sentence-transformers can't open it: .*'own\.Pooling'"):
         open_encoder(folder)
@@ -307,25 +317,14 @@ ODD = ["A man plays.", "", "long river " * 60, "A MAN", "[PAD] in a [PAD] text [
 LIBRARY = "config_sentence_transformers.json"
 
 
-@pytest.fixture
-def plain(tmp_path: Path) -> Path:
-    return plain_folder(tmp_path / "plain", "bert")
-
-
-@pytest.fixture
-def folder(plain: Path, tmp_path: Path) -> Path:
-    return modules_folder(tmp_path / "modules", plain, "mean")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert", "mpnet", "bert", "distilbert", "electra"])
 def test_a_text_may_hold_the_padding_token(family: str, pooling: str, tmp_path: Path) -> None:
     """RoBERTa's own forward gives it the padding's position, and counts on behind it."""
     folder = modules_folder(tmp_path / "modules", plain_folder(tmp_path / "plain", family), pooling)
-    encoder = open_encoder(folder)
-    assert isinstance(encoder, Encoder)
-    torch.testing.assert_close(encoder.encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
+    assert isinstance(open_encoder(folder), Encoder)
+    assert_as_theirs(folder, ODD)
 
 
 def test_older_folders_with_more_modules_and_routers_are_scored(plain: Path, tmp_path: Path) -> None:
@@ -336,7 +335,7 @@ def test_older_folders_with_more_modules_and_routers_are_scored(plain: Path, tmp
     }
     SentenceTransformer(modules=[Router(routes, default_route="a")], device="cpu").save(str(tmp_path / "router"))
     for folder in (old_layout(tmp_path / "old", new), tmp_path / "router"):
-        torch.testing.assert_close(open_encoder(folder).encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
+        assert_as_theirs(folder, ODD)
     lost = tmp_path / "router/b_0_Transformer/model.safetensors"
     shutil.copy(plain_folder(tmp_path / "larger", "bert", intermediate_size=64) / "model.safetensors", lost)
     with pytest.raises(ValueError, match=r"sentence-transformers can't open it: RuntimeError|config.json expects"):
@@ -356,7 +355,7 @@ def test_vectors_are_cut_where_the_folder_says_so(folder: Path) -> None:
     encoder = open_encoder(folder)
     assert isinstance(encoder, ForeignEncoder)
     assert encoder.encode(ODD).shape == (len(ODD), 8)
-    torch.testing.assert_close(encoder.encode(ODD), theirs(folder, ODD), atol=1e-6, rtol=0)
+    assert_as_theirs(folder, ODD)
 
 
 def test_prompts_without_a_default_change_nothing(folder: Path) -> None:
@@ -372,12 +371,6 @@ def test_a_limit_that_is_no_number_of_tokens_is_refused(limit: Any, folder: Path
     change(folder / "sentence_bert_config.json", max_seq_length=limit)
     with pytest.raises(ValueError, match=r"max_seq_length is .*; expected a number of tokens"):
         open_encoder(folder)
-
-
-def edit_modules(folder: Path, **fields: Any) -> None:
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[0] |= fields
-    (folder / "modules.json").write_text(json.dumps(modules))
 
 
 @pytest.mark.parametrize(
