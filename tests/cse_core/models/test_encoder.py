@@ -97,13 +97,14 @@ def test_a_saved_folder_gives_the_same_vectors_through_automodel(tmp_path: Path,
 
 
 def test_a_saved_folder_can_be_saved_into_again(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "left_over.txt").write_text("x")
-    Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "old")
-    assert not (tmp_path / "old" / "left_over.txt").exists()
-    before = load_file(tmp_path / "old" / "model.safetensors")
-    Encoder.from_pretrained(tmp_path / "old").save_pretrained(tmp_path / "old")
-    after = load_file(tmp_path / "old" / "model.safetensors")
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "left_over.txt").write_text("x")
+    Encoder.from_pretrained("wiki-tiny").save_pretrained(old)
+    assert not (old / "left_over.txt").exists()
+    before = load_file(old / "model.safetensors")
+    Encoder.from_pretrained(old).save_pretrained(old)
+    after = load_file(old / "model.safetensors")
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert before.keys() == after.keys()
 
@@ -211,9 +212,7 @@ def test_duplicates_get_equal_vectors_and_pass_once(encoder: Encoder) -> None:
     texts = [TEXTS[0], TEXTS[1], TEXTS[0], TEXTS[2], TEXTS[1], TEXTS[0]]
     vectors = encoder.encode(texts, 2, progress=counts.append)
     assert counts == [2, 1]
-    assert torch.equal(vectors[0], vectors[2])
-    assert torch.equal(vectors[0], vectors[5])
-    assert torch.equal(vectors[1], vectors[4])
+    assert all(torch.equal(vectors[i], vectors[j]) for i, j in ((0, 2), (0, 5), (1, 4)))
     assert torch.allclose(vectors[[0, 1, 3]], encoder.encode(TEXTS[:3]), atol=1e-5)
 
 
@@ -354,7 +353,7 @@ def test_a_vector_is_the_state_at_the_mask_of_the_filled_in_template(template: s
 
 
 @pytest.mark.parametrize("template", promptbert.TEMPLATES["roberta"])
-def test_and_for_roberta_likewise(roberta: Path, template: str) -> None:
+def test_robertas_vector_is_the_state_at_the_mask_too(roberta: Path, template: str) -> None:
     texts = ["dogs", "The dog runs.", "no?"]
     expected = torch.stack([filled_by_hand(roberta, text, template) for text in texts])
     assert torch.allclose(prompting(template, roberta).encode(texts), expected, atol=1e-5, rtol=0)
@@ -573,7 +572,7 @@ def dev(history: History) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_the_dev_curve_is_that_of_fp32(cache: Path, tmp_path: Path) -> None:
+def test_bf16_gives_the_dev_curve_of_fp32(cache: Path, tmp_path: Path) -> None:
     """Two seeds differ by more than a point; two precisions of one seed by a tenth at most."""
     found = {
         (seed, precision): train(replace(RUN, seed=seed, precision=precision), tmp_path, rules=("synthetic_dev",))
@@ -587,18 +586,12 @@ def test_the_dev_curve_is_that_of_fp32(cache: Path, tmp_path: Path) -> None:
     assert (losses[0] != losses[1]).any()  # it was another rounding
 
 
-def test_texts_are_cut_where_the_position_table_ends(roberta: Path) -> None:
+def test_roberta_cuts_texts_where_its_position_table_ends_and_padding_moves_no_sentence(roberta: Path) -> None:
     encoder = Encoder.from_pretrained(roberta)
-    assert encoder.max_length == 40  # two of the 42 positions are never used
-    assert encoder.pad_id == 1
-    assert encoder.encode(["word " * 500, "short"]).isfinite().all()
-
-
-def test_padding_does_not_move_a_sentence(roberta: Path) -> None:
-    encoder = Encoder.from_pretrained(roberta)
-    alone = encoder.encode(["The dog runs."])
-    beside = encoder.encode(["The dog runs.", "A much longer sentence that stands in the same batch as the dog."])[:1]
-    assert torch.allclose(alone, beside, atol=1e-6)
+    assert (encoder.max_length, encoder.pad_id) == (40, 1)  # two of the 42 positions are never used
+    vectors = encoder.encode(["The dog runs.", "word " * 500])
+    assert vectors.isfinite().all()
+    assert torch.allclose(encoder.encode(["The dog runs."]), vectors[:1], atol=1e-6)
 
 
 @pytest.mark.slow
