@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 from cse_core.data import senteval, synthetic
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
+from cse_core.seeding import seed_for
 from cse_core.training.loop import Execution
 from cse_core.training.run_state import History
 from cse_core.training.train import train
@@ -63,6 +65,12 @@ class Trained:
         """Put the folder as it was after the step into another store."""
         shutil.copytree(self.store / "left" / str(step), store / TINY.key)
 
+    def assert_same(self, store: Path, history: History) -> None:
+        """TINY was trained with the same losses in another store, and the same weights were kept."""
+        assert (history.curves, history.kept) == (self.history.curves, self.history.kept)
+        for rule in self.history.kept:
+            assert equal(weights(store, TINY, rule), weights(self.store, TINY, rule))
+
 
 def weights(store: Path, run: Run, rule: str) -> dict[str, torch.Tensor]:
     return load_file(store / run.key / rule / "model.safetensors")
@@ -88,6 +96,33 @@ def stop_at(last: int) -> Callable[[int, object], None]:
             raise Killed
 
     return stop
+
+
+def kill_after(step: int, run: Run, store: Path, **settings: Any) -> None:
+    """Train a run, or resume it, with a state after every step; kill it after the given one."""
+    with pytest.raises(Killed):
+        train(run, Execution(store, save_seconds=0.0), on_step=stop_at(step), **settings)
+
+
+def train_noting_steps(run: Run, place: Execution | Path, **settings: Any) -> tuple[History, list[int]]:
+    """Train a run, or resume it; return its history and the steps that it took."""
+    steps: list[int] = []
+    return train(run, place, on_step=lambda step, history: steps.append(step), **settings), steps
+
+
+def starve(patch: pytest.MonkeyPatch, method: Any, seed: str, *, fits_twice: bool = True) -> None:
+    """Let the step of a seed not fit into memory, unless activations are computed twice and that helps."""
+    real = type(method).loss
+
+    def loss(self: Any, encode: Any, batch: Any, modules: Any, targets: Any) -> Any:
+        twice = encode.backbone.is_activation_checkpointing
+        if "first" in modules:  # the second encoder that CT trains
+            assert modules["first"].backbone.is_activation_checkpointing == twice
+        if batch.generator.initial_seed() == seed_for(TINY.seed, seed) and not (twice and fits_twice):
+            raise torch.OutOfMemoryError("tried to allocate 20 MiB")
+        return real(self, encode, batch, modules, targets)
+
+    patch.setattr(type(method), "loss", loss)
 
 
 RUN = replace(TINY, epochs=1)

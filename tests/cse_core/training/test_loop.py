@@ -1,10 +1,10 @@
 """What the training loop calls, in which order, under fp16; and which checkpoints it keeps."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cse_core.data import synthetic
 from cse_core.data.batches import pad
 from cse_core.data.senteval import pairs
-from cse_core.method import Batch, Encode, Loss, Tokens
+from cse_core.method import Tokens
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
@@ -28,7 +28,7 @@ from cse_core.training.loop import Execution, Loop
 from cse_core.training.run_state import UNFINISHED
 from cse_core.training.selection import SELECTION
 from cse_core.training.train import MemoryExceededError, train
-from tests.support.training import KEEP, TINY, Trained, equal, weights
+from tests.support.training import KEEP, TINY, Trained, starve, train_noting_steps
 
 RUN = Run(
     method=SimCSE(),
@@ -134,7 +134,7 @@ def test_an_overflowed_step_is_skipped_and_counted_and_the_rate_continues(tmp_pa
 
 
 class Scripted:
-    """A dev set that has such scores, one evaluation after the other."""
+    """A dev set whose evaluations give these scores, one after the other."""
 
     def __init__(self, scores: Sequence[float]) -> None:
         self.scores = iter(scores)
@@ -388,7 +388,7 @@ def test_the_fused_optimiser_is_adamw_but_for_rounding(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_batch_is_taught_by_its_own_sentences_vectors(tmp_path: Path) -> None:
-    """RankCSE's first epoch: teachers' cosines are those of the batch's truncated sentences, without dropout."""
+    """RankCSE's first epoch: a teacher reads the batch's truncated sentences without dropout."""
     shares = {"wiki-mini": 1 / 4, "wiki-tiny": 3 / 4}
     teachers = tuple(Teacher(Pretrained(name), share) for name, share in shares.items())
     run = replace(REFERENCE, method=RankCSE(teachers=teachers, contrastive_weight=0.0, consistency_weight=0.0))
@@ -418,39 +418,22 @@ def test_a_batch_is_taught_by_its_own_sentences_vectors(tmp_path: Path) -> None:
     assert [value for _, value in loop.history.curves["loss"]] == pytest.approx(reference.losses, rel=1e-4)
 
 
-@dataclass(frozen=True)
-class Hungry(SimCSE):
-    """Does not fit into memory at its sixth step, unless activations are computed twice, or at all."""
-
-    name: ClassVar[str] = "hungry"
-    ever: bool = True
-
-    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, torch.Tensor]) -> Loss:
-        sixth = batch.generator.initial_seed() == seed_for(42, "loss/5")
-        if sixth and not (self.ever and encode.backbone.is_activation_checkpointing):  # ty: ignore
-            raise torch.OutOfMemoryError("tried to allocate 20 MiB")
-        return SimCSE.loss(self, encode, batch, modules, targets)
-
-
 @pytest.mark.slow
 def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
-    tmp_path: Path, undisturbed: Trained
+    tmp_path: Path, undisturbed: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = replace(TINY, method=Hungry())
-    steps: list[int] = []
-    history = train(run, tmp_path, rules=KEEP, on_step=lambda step, _: steps.append(step))
+    starve(monkeypatch, TINY.method, "loss/5")
+    history, steps = train_noting_steps(TINY, tmp_path, rules=KEEP)
     assert steps == [1, 2, 3, 4, 5, *range(5, 15)]  # from the state of step 4
     assert history.warnings == ["activations were computed twice, as a step did not fit into memory"]
-    assert history.curves == undisturbed.history.curves
-    for rule in KEEP:
-        assert equal(weights(tmp_path, run, rule), weights(undisturbed.store, TINY, rule))
+    undisturbed.assert_same(tmp_path, history)
 
 
 @pytest.mark.slow
-def test_a_run_too_large_for_memory_in_any_case_is_named(tmp_path: Path) -> None:
-    run = replace(TINY, method=Hungry(ever=False))
-    with pytest.raises(MemoryExceededError, match=rf"run {run.key}: a step of 16 .*tried to allocate 20 MiB.*share"):
-        train(run, tmp_path, rules=KEEP)
+def test_a_run_too_large_for_memory_in_any_case_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starve(monkeypatch, TINY.method, "loss/5", fits_twice=False)
+    with pytest.raises(MemoryExceededError, match=rf"run {TINY.key}: a step of 16 .*tried to allocate 20 MiB.*share"):
+        train(TINY, tmp_path, rules=KEEP)
 
 
 def test_computing_activations_twice_keeps_less_of_them() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cse_core.training.loop import Execution, Loop
 from cse_core.training.optimization import optimizer_of, schedule_of, staircase
 from cse_core.training.train import train
-from tests.support.training import RUN, TINY, Killed, equal, stop_at, weights
+from tests.support.training import RUN, TINY, equal, kill_after, weights
 
 
 def test_the_staircase_has_the_published_rates_by_step() -> None:
@@ -108,8 +108,7 @@ def test_the_default_is_one_group_as_ever(tmp_path: Path) -> None:
 def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path, changes: dict) -> None:
     run = replace(TINY, epochs=1, **changes)
     whole = train(run, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(run, Execution(tmp_path / "killed", save_seconds=0.0), on_step=stop_at(3))
+    kill_after(3, run, tmp_path / "killed")
     assert train(run, tmp_path / "killed").curves == whole.curves
     assert equal(weights(tmp_path / "killed", run, "last"), weights(tmp_path / "whole", run, "last"))
     plain = train(replace(TINY, epochs=1), tmp_path / "plain")

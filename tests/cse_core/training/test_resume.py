@@ -1,9 +1,9 @@
 """Runs of every method end with the same bits when killed; those that keep something from step to step in any step."""
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -23,10 +23,9 @@ from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.seeding import seed_for
 from cse_core.training.loop import Execution, Loop
 from cse_core.training.train import train
-from tests.support.training import TINY, Killed, equal, stop_at, weights
+from tests.support.training import TINY, equal, kill_after, starve, train_noting_steps, weights
 
 # Seven steps of 16 sentences: a queue of 56 is half-full after two of them and full after four.
 RUNS = {
@@ -56,8 +55,7 @@ def test_a_killed_run_resumes_with_the_same_bits(name: str, tmp_path: Path) -> N
         train(nested, folders[0])
         shutil.copytree(folders[0], folders[1])
     whole = train(run, folders[0])
-    with pytest.raises(Killed):
-        train(run, Execution(folders[1], save_seconds=0.0), on_step=stop_at(2))
+    kill_after(2, run, folders[1])
     assert train(run, folders[1]).curves == whole.curves
     assert equal(*(weights(folder, run, "last") for folder in folders))
     texts = synthetic.sentences(5)
@@ -68,8 +66,7 @@ def test_a_killed_run_resumes_with_the_same_bits(name: str, tmp_path: Path) -> N
 
 def state_at(run: Run, store: Path, step: int) -> Any:
     """Train or resume a run until it is stopped after a step, and return its saved state."""
-    with pytest.raises(Killed):
-        train(run, Execution(store, save_seconds=0.0), on_step=stop_at(step))
+    kill_after(step, run, store)
     return torch.load(store / run.key / "state.pt", weights_only=True)
 
 
@@ -124,47 +121,16 @@ def test_an_export_holds_only_the_encoder_and_scores_as_it(name: str, tmp_path: 
     assert {id(p) for p in loop.modules.parameters()} - {id(p) for p in slow} <= trained
 
 
-@dataclass(frozen=True, kw_only=True)
-class HungryESimCSE(ESimCSE):
-    """Does not fit into memory at its fourth step unless activations are computed twice."""
-
-    name: ClassVar[str] = "hungry esimcse"
-
-    def loss(self, encode: Any, batch: Any, modules: Any, targets: Any) -> Any:
-        refuse(encode, batch)
-        return ESimCSE.loss(self, encode, batch, modules, targets)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HungryCT(CT):
-    """As hungry; its second trained encoder computes activations twice as well."""
-
-    name: ClassVar[str] = "hungry ct"
-
-    def loss(self, encode: Any, batch: Any, modules: Any, targets: Any) -> Any:
-        refuse(encode, batch)
-        assert modules["first"].backbone.is_activation_checkpointing == encode.backbone.is_activation_checkpointing
-        return CT.loss(self, encode, batch, modules, targets)
-
-
-def refuse(encode: Any, batch: Any) -> None:
-    if batch.generator.initial_seed() == seed_for(42, "loss/3") and not encode.backbone.is_activation_checkpointing:
-        raise torch.OutOfMemoryError("tried to allocate 20 MiB")
-
-
-@pytest.mark.parametrize(
-    ("name", "hungry"),
-    [("esimcse", HungryESimCSE(queue_size=56, momentum=0.8)), ("ct", HungryCT())],
-    ids=["esimcse", "ct"],
-)
+@pytest.mark.parametrize("name", ["esimcse", "ct"])
 @pytest.mark.slow
 def test_a_step_too_large_for_memory_is_taken_with_less_and_gives_the_same_bits(
-    name: str, hungry: Any, tmp_path: Path
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, run = RUNS[name], replace(RUNS[name], method=hungry)
-    steps: list[int] = []
-    history = train(run, Execution(tmp_path, save_seconds=0.0), on_step=lambda step, _: steps.append(step))
+    run, folders = RUNS[name], (tmp_path / "starved", tmp_path / "plain")
+    with monkeypatch.context() as patch:
+        starve(patch, run.method, "loss/3")
+        history, steps = train_noting_steps(run, Execution(folders[0], save_seconds=0.0))
     assert steps == [1, 2, 3, 4, 5, 6, 7]
     assert history.warnings == ["activations were computed twice, as a step did not fit into memory"]
-    assert history.curves == train(plain, tmp_path).curves
-    assert equal(weights(tmp_path, run, "last"), weights(tmp_path, plain, "last"))
+    assert history.curves == train(run, folders[1]).curves
+    assert equal(*(weights(folder, run, "last") for folder in folders))

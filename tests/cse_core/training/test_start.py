@@ -15,11 +15,10 @@ from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Pretrained
-from cse_core.training.loop import Execution
 from cse_core.training.teacher_embeddings import load_starting_weights
 from cse_core.training.train import train
 from tests.support.encoders import wiki_tiny
-from tests.support.training import KEEP, TINY, Killed, equal, stop_at, weights
+from tests.support.training import KEEP, TINY, equal, kill_after, train_noting_steps, weights
 
 BASE = replace(TINY, epochs=1)
 METHOD = RankEncoder(base=BASE, select="synthetic_dev", corpus_size=50, lower=-1.0, upper=1.0, combination="sum")
@@ -48,7 +47,7 @@ def test_the_method_says_where_it_starts() -> None:
 
 
 @pytest.mark.slow
-def test_the_weights_are_the_bases_and_all_else_is_the_runs(store: Path) -> None:
+def test_only_the_weights_are_the_bases(store: Path) -> None:
     encoder = wiki_tiny(pooling="mean", dropout=0.2).train()
     before = {name: value.clone() for name, value in encoder.backbone.state_dict().items()}
     load_starting_weights(encoder, METHOD, store)
@@ -80,11 +79,9 @@ def test_without_a_rank_loss_it_is_plain_training_on_the_bases_checkpoint(store:
 def test_a_continued_run_stopped_in_the_middle_ends_with_the_same_bits(store: Path, tmp_path: Path) -> None:
     whole = train(CONTINUED, store, rules=KEEP)
     shutil.copytree(store / BASE.key, tmp_path / BASE.key)
-    with pytest.raises(Killed):
-        train(CONTINUED, Execution(tmp_path, save_seconds=0.0), rules=KEEP, on_step=stop_at(3))
-    resumed: list[int] = []
-    again = train(CONTINUED, tmp_path, rules=KEEP, on_step=lambda step, history: resumed.append(step))
-    assert resumed[0] == 4
+    kill_after(3, CONTINUED, tmp_path, rules=KEEP)
+    again, steps = train_noting_steps(CONTINUED, tmp_path, rules=KEEP)
+    assert steps[0] == 4
     assert again.curves == whole.curves
     assert again.kept == whole.kept
     for rule in KEEP:
@@ -109,7 +106,7 @@ def test_a_pretrained_base_is_a_start_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trained_pooling_is_part_of_the_start_and_one_that_lacks_it_is_refused(store: Path, tmp_path: Path) -> None:
+def test_a_start_brings_its_trained_pooling_and_is_refused_without_it(store: Path, tmp_path: Path) -> None:
     pooled = replace(BASE, method=ISBERT(), pooling="ngrams")
     train(pooled, tmp_path, rules=("last",))
     generator = torch.Generator().manual_seed(7)
