@@ -38,7 +38,9 @@ from tests.support.training import (
     Trained,
     arithmetic,
     equal,
+    kill_after,
     stop_at,
+    train_noting_steps,
     weights,
 )
 
@@ -61,7 +63,7 @@ with few_dev_pairs():
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The run finished under the old rules, and another seed's beside it; and the run finished under the new ones."""
+    """A store of two seeds finished under the old rules, and one of the first seed under the new rules."""
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
     train(RUN, old, rules=OLD)
     train(OTHER, old, rules=OLD)
@@ -74,6 +76,12 @@ def store(stores: tuple[Path, Path], tmp_path: Path) -> Path:
     """A copy of the store with the old rules."""
     shutil.copytree(stores[0], tmp_path / "store")
     return tmp_path / "store"
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -102,8 +110,7 @@ def test_train_killed_in_a_retraining_leaves_the_finished_run(stores: tuple[Path
     expected = train(student, stores[0])
     assert train(student, store).curves == expected.curves
 
-    steps: list[int] = []
-    history = train(RUN, store, rules=NEW, on_step=lambda step, history: steps.append(step))
+    history, steps = train_noting_steps(RUN, store, rules=NEW)
     assert steps[0] > 1  # it continued
     assert content(store / RUN.key) == content(stores[1] / RUN.key)
     assert replace(history, seconds=0.0) == replace(load_history(stores[1] / RUN.key) or History(0), seconds=0.0)
@@ -167,12 +174,10 @@ def test_weights_of_another_seed_are_refused(store: Path) -> None:
 
 @pytest.mark.slow
 def test_other_weights_of_the_same_step_are_refused(store: Path) -> None:
-    """As a second attempt elsewhere leaves them: whole, described, and not those of the history."""
+    """A second attempt elsewhere leaves whole weights with a manifest, but the history names others."""
     folder = store / RUN.key / "synthetic_dev"
     step = read_manifest(folder).step
-    weights = bytearray((folder / WEIGHTS).read_bytes())
-    weights[-1] ^= 1
-    (folder / WEIGHTS).write_bytes(weights)
+    flip(folder / WEIGHTS, -1)
     (folder / MANIFEST).unlink()
     other = write_manifest(folder, key=RUN.key, rule="synthetic_dev", step=step)
     with pytest.raises(CheckpointError, match=f"weights {other.weights[:12]}; the run's history says step {step}"):
@@ -200,12 +205,6 @@ def test_train_replaces_weights_of_which_a_bit_flipped(store: Path, stores: tupl
     flip(store / RUN.key / "synthetic_dev" / WEIGHTS, -100)
     train(RUN, store, rules=OLD)
     assert content(store / RUN.key) == content(stores[0] / RUN.key)
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize(
@@ -237,11 +236,10 @@ def test_a_history_comes_back_as_it_was_written(stores: tuple[Path, Path]) -> No
 def test_a_flipped_bit_in_a_state_starts_the_run_again(
     share: float, stores: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(Killed):
-        train(RUN, Execution(tmp_path, save_seconds=0.0), rules=NEW, on_step=stop_at(5))
-    state, steps = tmp_path / RUN.key / STATE, []
+    kill_after(5, RUN, tmp_path, rules=NEW)
+    state = tmp_path / RUN.key / STATE
     flip(state, int(share * state.stat().st_size))
-    train(RUN, tmp_path, rules=NEW, on_step=lambda step, history: steps.append(step))
+    _, steps = train_noting_steps(RUN, tmp_path, rules=NEW)
     assert steps[0] == 1
     assert f"{state} can't be read" in caplog.text
     assert content(tmp_path / RUN.key) == content(stores[1] / RUN.key)
@@ -269,12 +267,6 @@ def test_train_says_that_fp16_is_slow_on_a_cpu(tmp_path: Path, caplog: pytest.Lo
 
 
 STEPS = {"quarter_1": 4, "quarter_2": 7, "quarter_3": 10}  # of 14: 3.5 and 10.5 are rounded to even
-
-
-def same(store: Path, history: History, expected: Trained) -> None:
-    assert (history.curves, history.kept) == (expected.history.curves, expected.history.kept)
-    for rule in (*KEEP, *QUARTERS):
-        assert equal(weights(store, TINY, rule), weights(expected.store, TINY, rule))
 
 
 @given(st.integers(3, 10**6))
@@ -326,12 +318,10 @@ def test_a_quarter_holds_the_weights_after_its_step(tmp_path: Path, quartered: T
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [3, 4, 8])
 def test_a_run_stopped_around_a_quarter_ends_with_the_same_bits(at: int, tmp_path: Path, quartered: Trained) -> None:
-    rules = (*KEEP, *QUARTERS)
     quartered.leave(at, tmp_path)  # without a state at every step: a quarter must leave one of its own
-    resumed: list[int] = []
-    history = train(TINY, tmp_path, rules=rules, on_step=lambda step, history: resumed.append(step))
-    assert resumed[0] == {3: 1, 4: 5, 8: 9}[at]
-    same(tmp_path, history, quartered)
+    history, steps = train_noting_steps(TINY, tmp_path, rules=(*KEEP, *QUARTERS))
+    assert steps[0] == {3: 1, 4: 5, 8: 9}[at]
+    quartered.assert_same(tmp_path, history)
 
 
 @pytest.mark.slow
@@ -351,7 +341,7 @@ def test_a_kill_between_a_quarter_and_its_state_ends_with_the_same_bits(
         train(TINY, tmp_path, rules=rules)
     monkeypatch.undo()
     assert (tmp_path / TINY.key / UNFINISHED / "quarter_2").is_dir()
-    same(tmp_path, train(TINY, tmp_path, rules=rules), quartered)
+    quartered.assert_same(tmp_path, train(TINY, tmp_path, rules=rules))
 
 
 def test_quarters_ask_for_no_dev_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +358,7 @@ def test_quarters_ask_for_no_dev_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_a_dev_rule_that_no_evaluation_reached_is_kept_at_the_end_beside_quarters(tmp_path: Path) -> None:
+def test_without_any_evaluation_a_dev_rule_keeps_the_end_and_quarters_their_steps(tmp_path: Path) -> None:
     history = train(replace(TINY, epochs=1, eval_steps=100), tmp_path, rules=(*KEEP, "quarter_1"))
     assert {rule: kept.step for rule, kept in history.kept.items()} == {"quarter_1": 2, "synthetic_dev": 7, "last": 7}
 
