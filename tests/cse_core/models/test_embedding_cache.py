@@ -38,6 +38,21 @@ class Shaped:
         return torch.zeros(self.shape)
 
 
+def calls_for_texts(content: str = "content") -> list[list[str]]:
+    """What a new memory of this content asks its encoder, so as to give the right vectors of TEXTS."""
+    fake = Recording()
+    assert same(CachedEncoder(fake, content).encode(TEXTS), Recording().encode(TEXTS))
+    return fake.calls
+
+
+def kept_by(content: str, cache: Path) -> Path:
+    """The file that a memory of this content leaves."""
+    before = set(cache.rglob("*.npz"))
+    calls_for_texts(content)
+    (path,) = set(cache.rglob("*.npz")) - before
+    return path
+
+
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return wiki_tiny().eval()
@@ -171,11 +186,8 @@ class TestOnDisk:
         assert {path.suffix for path in (cache / "embeddings").rglob("*") if path.is_file()} == {".npz"}
 
     def test_another_content_is_another_encoder(self, cache: Path) -> None:
-        CachedEncoder(Recording(), "some content").encode(TEXTS)
-        for content in ("some other content", ""):
-            fake = Recording()
-            CachedEncoder(fake, content).encode(TEXTS)
-            assert fake.calls == [list(TEXTS)]
+        for content in ("some content", "some other content", ""):
+            assert calls_for_texts(content) == [list(TEXTS)]
 
     def test_every_filling_is_found(self, cache: Path) -> None:
         memory = CachedEncoder(Recording(), "content")
@@ -200,13 +212,10 @@ class TestOnDisk:
         assert fakes[2].calls == []
 
     def test_a_half_written_file_is_not_read(self, cache: Path) -> None:
-        CachedEncoder(Recording(), "content").encode(TEXTS)
-        (path,) = cache.rglob("*.npz")
+        path = kept_by("content", cache)
         path.with_suffix(".part").write_bytes(path.read_bytes()[:100])
         path.unlink()
-        fake = Recording()
-        assert same(CachedEncoder(fake, "content").encode(TEXTS), Recording().encode(TEXTS))
-        assert fake.calls == [list(TEXTS)]
+        assert calls_for_texts() == [list(TEXTS)]
         assert path.is_file()
         assert CachedEncoder(Shaped(), "content").encode(TEXTS).shape == (len(TEXTS), 8)
 
@@ -220,7 +229,7 @@ class TestOnDisk:
             with pytest.raises(OSError, match="no space left"):
                 CachedEncoder(Recording(), "content").encode(TEXTS)
         assert list(cache.rglob("*.npz")) == []
-        assert same(CachedEncoder(Recording(), "content").encode(TEXTS), Recording().encode(TEXTS))
+        assert calls_for_texts() == [list(TEXTS)]
 
     def test_without_content_nothing_is_written(self, encoder: Encoder, cache: Path) -> None:
         CachedEncoder(Recording()).encode(TEXTS)
@@ -231,12 +240,14 @@ class TestOnDisk:
 
     def test_each_view_has_its_own(self, encoder: Encoder, embedded: list, cache: Path) -> None:
         keys = [("mean", "", None), ("mean", "", 4), ("cls", "", None), ("mask", "{} is [MASK] .", None)]
-        memory = CachedEncoder(encoder, "content")
-        before = [memory.encode(TEXTS), *(memory.with_pooling(*key).encode(TEXTS) for key in keys)]
-        assert len(embedded) == 5 * len(TEXTS)
-        again = CachedEncoder(encoder, "content")
-        after = [again.encode(TEXTS), *(again.with_pooling(*key).encode(TEXTS) for key in keys)]
-        assert len(embedded) == 5 * len(TEXTS)
+
+        def vectors() -> list[Tensor]:
+            memory = CachedEncoder(encoder, "content")
+            found = [memory.encode(TEXTS), *(memory.with_pooling(*key).encode(TEXTS) for key in keys)]
+            assert len(embedded) == 5 * len(TEXTS)
+            return found
+
+        before, after = vectors(), vectors()
         assert all(same(a, b) for a, b in zip(before, after, strict=True))
         CachedEncoder(encoder, "content").with_pooling("top2_mean").encode(TEXTS)
         assert len(embedded) == 6 * len(TEXTS)
@@ -281,14 +292,6 @@ def rewritten(path: Path, **changed: np.ndarray) -> None:
     np.savez(path, **arrays)
 
 
-def kept_by(content: str, cache: Path, texts: Sequence[str] = TEXTS) -> Path:
-    """The file that a memory of this content leaves."""
-    before = set(cache.rglob("*.npz"))
-    CachedEncoder(Recording(), content).encode(texts)
-    (path,) = set(cache.rglob("*.npz")) - before
-    return path
-
-
 OFFSET_POSITIONS = np.stack([Recording().vector(text) for text in TEXTS[1:] + TEXTS[:1]]).astype(np.float32)
 DAMAGES: dict[str, Any] = {
     "empty": lambda path: path.write_bytes(b""),
@@ -309,20 +312,15 @@ def test_damaged_embeddings_are_thrown_away_with_a_warning_and_made_again(
     path = kept_by("content", cache)
     DAMAGES[damage](path)
     for warnings, calls in ((1, [list(TEXTS)]), (0, [])):
-        fake = Recording()
         caplog.clear()
-        assert same(CachedEncoder(fake, "content").encode(TEXTS), Recording().encode(TEXTS))
-        assert fake.calls == calls
+        assert calls_for_texts() == calls
         assert [said.startswith(f"{path}: damaged embeddings (") for said in caplog.messages] == [True] * warnings
 
 
 def test_embeddings_of_another_encoder_in_the_folder_are_thrown_away(cache: Path, caplog) -> None:
     own = kept_by("content", cache)
-    other = kept_by("other content", cache)
-    other.replace(own)
-    fake = Recording()
-    assert same(CachedEncoder(fake, "content").encode(TEXTS), Recording().encode(TEXTS))
-    assert fake.calls == [list(TEXTS)]
+    kept_by("other content", cache).replace(own)
+    assert calls_for_texts() == [list(TEXTS)]
     assert "other content than was written" in caplog.text
 
 
