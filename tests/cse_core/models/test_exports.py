@@ -29,9 +29,10 @@ def test_sentence_transformers_gives_the_same_vectors(pooling: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_folder_with_modules_that_we_lack_is_refused_by_their_name(tmp_path: Path) -> None:
+def test_a_folder_with_an_unknown_module_is_refused_by_name(tmp_path: Path) -> None:
     folder = tmp_path / "dense"
-    parts = SentenceTransformer(str(_saved(tmp_path)), device="cpu")
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "saved")
+    parts = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     parts.append(Normalize())
     parts.save(str(folder))
     assert Encoder.from_pretrained(folder).pooling == "mean"
@@ -77,11 +78,6 @@ def test_a_model_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
     with pytest.raises(ValueError, match="transformers has no encoder of texts for the model type bart"):
         Encoder.from_pretrained(tmp_path)
-
-
-def _saved(tmp_path: Path) -> Path:
-    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "saved")
-    return tmp_path / "saved"
 
 
 def test_code_in_a_models_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

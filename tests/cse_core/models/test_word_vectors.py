@@ -34,8 +34,8 @@ def written(folder: Path, text: str | bytes, name: str = "vectors.txt") -> str:
     return str(path)
 
 
-def small(tmp_path: Path) -> WordVectors:
-    return WordVectors.load(written(tmp_path, TEXT))
+def loaded(folder: Path, text: str = TEXT) -> WordVectors:
+    return WordVectors.load(written(folder, text))
 
 
 def cosine(vectors: WordVectors, first: str, second: str) -> float:
@@ -73,7 +73,7 @@ def test_glove_means_by_hand(glove: WordVectors) -> None:
 
 
 def test_tokens_are_tried_whole_then_without_ends_then_in_parts(tmp_path: Path) -> None:
-    vectors = small(tmp_path)
+    vectors = loaded(tmp_path)
     expected = {
         "The cat": ["the", "cat"],
         "mat.": ["mat", "."],
@@ -96,7 +96,7 @@ def test_tokens_are_tried_whole_then_without_ends_then_in_parts(tmp_path: Path) 
 
 
 def test_means_in_closed_form(tmp_path: Path) -> None:
-    vectors = small(tmp_path)
+    vectors = loaded(tmp_path)
     found = vectors.encode(["the cat", "mat.", "cat", "the the mat", "unknown words", ""])
     expected = [[0.75, 0.875, -1.1], [1.5, 3.5, 0], [0.5, -0.25, 0.8], [2 / 3, 11 / 3, -2], [0, 0, 0], [0, 0, 0]]
     assert torch.allclose(found, torch.tensor(expected), rtol=0, atol=1e-7)
@@ -118,31 +118,30 @@ def test_encoding_is_a_function_of_only_the_sentence(sentences: list[str], batch
 
 
 def test_a_vocabulary_with_capitals_is_taken_as_it_is(tmp_path: Path) -> None:
-    cased = WordVectors.load(written(tmp_path, "the 1 0\nThe 0 1\nMat 2 2\nélan 5 5\n"))
+    cased = loaded(tmp_path, "the 1 0\nThe 0 1\nMat 2 2\nélan 5 5\n")
     assert not cased.lower_cases
     expected = {"The": [0, 1], "the": [1, 0], "THE": [0, 0], "Mat!": [2, 2], "mat": [0, 0], "Élan": [0, 0]}
     assert cased.encode(list(expected)).tolist() == list(expected.values())
-    lower = WordVectors.load(written(tmp_path, "the 1 0\nélan 5 5\n東京 2 3\n7th 1 1\n"))
+    lower = loaded(tmp_path, "the 1 0\nélan 5 5\n東京 2 3\n7th 1 1\n")
     assert lower.lower_cases
     assert lower.encode(["THE", "ÉLAN", "東京", "7TH"]).tolist() == [[1, 0], [5, 5], [2, 3], [1, 1]]
 
 
-@pytest.mark.parametrize(
-    "form",
-    ["glove", "windows", "no last newline", "blanks at ends", "word2vec", "word2vec, windows", "fasttext", "marked"],
-)
-def test_text_files_of_every_form_hold_the_same(tmp_path: Path, form: str) -> None:
-    content = {
-        "glove": TEXT,
-        "windows": TEXT.replace("\n", "\r\n"),
-        "no last newline": TEXT.removesuffix("\n"),
-        "blanks at ends": TEXT.replace("\n", " \n"),
-        "word2vec": f"{len(LINES)} 3\n{TEXT}",
-        "word2vec, windows": f"{len(LINES)} 3\n{TEXT}".replace("\n", "\r\n"),
-        "fasttext": f"{len(LINES)} 3\n" + TEXT.replace("\n", " \n"),
-        "marked": f"\ufeff{len(LINES)} 3\n{TEXT}",
-    }[form]
-    vectors = WordVectors.load(written(tmp_path, content))
+FORMS = {
+    "glove": TEXT,
+    "windows": TEXT.replace("\n", "\r\n"),
+    "no last newline": TEXT.removesuffix("\n"),
+    "blanks at ends": TEXT.replace("\n", " \n"),
+    "word2vec": f"{len(LINES)} 3\n{TEXT}",
+    "word2vec, windows": f"{len(LINES)} 3\n{TEXT}".replace("\n", "\r\n"),
+    "fasttext": f"{len(LINES)} 3\n" + TEXT.replace("\n", " \n"),
+    "marked": f"\ufeff{len(LINES)} 3\n{TEXT}",
+}
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
+def test_text_files_of_every_form_hold_the_same(tmp_path: Path, text: str) -> None:
+    vectors = loaded(tmp_path, text)
     assert list(vectors.vocabulary.items()) == [(line.split()[0], i) for i, line in enumerate(LINES)]
     expected = np.array([[float(v) for v in line.split()[1:]] for line in LINES], np.float32)
     assert vectors.table.dtype == np.float32
@@ -151,7 +150,7 @@ def test_text_files_of_every_form_hold_the_same(tmp_path: Path, form: str) -> No
 
 def test_words_may_hold_blanks_of_any_sort(tmp_path: Path) -> None:
     odd = ["a", ". . .", "at name@domain.com", "\x85", "\xa0", "\u2028", "x\xa0y", "1", "-0.5", "nan", "at nan"]
-    vectors = WordVectors.load(written(tmp_path, "".join(f"{word} {i} -{i}.5\n" for i, word in enumerate(odd))))
+    vectors = loaded(tmp_path, "".join(f"{word} {i} -{i}.5\n" for i, word in enumerate(odd)))
     assert list(vectors.vocabulary) == odd
     assert vectors.table.tolist() == [[i, -i - 0.5] for i in range(len(odd))]
     assert vectors.encode(["at name@domain.com", "1", "-0.5"]).tolist() == [[0, 0], [7, -7.5], [8, -8.5]]
@@ -161,20 +160,19 @@ def test_the_table_grows_to_any_number_of_rows(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(word_vectors, "FIRST_ROWS", 4)
     for count in (1, 4, 5, 6, 7, 500):
         table = np.random.default_rng(count).normal(size=(count, 7)).astype(np.float32)
-        text = "".join(f"w{i} {' '.join(map(repr, row))}\n" for i, row in enumerate(table.tolist()))
-        vectors = WordVectors.load(written(tmp_path, text))
+        vectors = loaded(
+            tmp_path, "".join(f"w{i} {' '.join(map(repr, row))}\n" for i, row in enumerate(table.tolist()))
+        )
         assert np.array_equal(vectors.table, table)
         assert vectors.vocabulary == {f"w{i}": i for i in range(count)}
 
 
 def test_words_and_vectors_that_are_two_numbers_are_no_counts(tmp_path: Path) -> None:
-    vectors = WordVectors.load(written(tmp_path, "7 1\n8 2\n"))
-    assert vectors.encode(["7", "8"]).tolist() == [[1], [2]]
+    assert loaded(tmp_path, "7 1\n8 2\n").encode(["7", "8"]).tolist() == [[1], [2]]
 
 
 def test_the_first_of_equal_words_counts(tmp_path: Path) -> None:
-    vectors = WordVectors.load(written(tmp_path, "a 1\nb 2\na 3\nc 4\n"))
-    assert vectors.encode(["a", "b", "c"]).tolist() == [[1], [2], [4]]
+    assert loaded(tmp_path, "a 1\nb 2\na 3\nc 4\n").encode(["a", "b", "c"]).tolist() == [[1], [2], [4]]
 
 
 @pytest.mark.parametrize(
@@ -198,8 +196,7 @@ def test_the_first_of_equal_words_counts(tmp_path: Path) -> None:
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str | bytes, problem: str) -> None:
     raw = line.encode() if isinstance(line, str) else line
-    content = b"\n".join([LINES[0].encode(), LINES[1].encode(), raw, b"end 1 2 3\n"])
-    path = written(tmp_path, content)
+    path = written(tmp_path, b"\n".join([LINES[0].encode(), LINES[1].encode(), raw, b"end 1 2 3\n"]))
     with pytest.raises(ValueError, match=re.escape(f"{path}, line 3: ") + ".*" + re.escape(problem)):
         WordVectors.load(path)
 
@@ -233,7 +230,7 @@ def test_names_are_distinguished(tmp_path: Path) -> None:
             read(str(tmp_path / "none.txt"))
 
 
-def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
+def test_the_hash_covers_all_bytes_of_a_file(tmp_path: Path) -> None:
     content = TEXT.encode() * 20_000  # more than is read at a time
     assert word_vectors_hash(written(tmp_path, content)) == hashlib.sha256(content).hexdigest()
 
@@ -241,12 +238,8 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
 def test_the_hash_of_the_package_covers_vectors_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package(tmp_path, ["a", "b"], [[1.0, 2.0], [3.0, 4.0]], monkeypatch)
     before = word_vectors_hash(PACKAGED)
-    assert (
-        before
-        == hashlib.sha256(
-            b"".join((tmp_path / n).read_bytes() for n in (word_vectors.TABLE, word_vectors.INDEX))
-        ).hexdigest()
-    )
+    content = b"".join((tmp_path / name).read_bytes() for name in (word_vectors.TABLE, word_vectors.INDEX))
+    assert before == hashlib.sha256(content).hexdigest()
     package(tmp_path, ["a", "c"], [[1.0, 2.0], [3.0, 4.0]], monkeypatch)
     assert word_vectors_hash(PACKAGED) != before
 
