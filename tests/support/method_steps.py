@@ -143,6 +143,16 @@ def loss_under(
     return method.loss(encode, batch, modules, targets or {})
 
 
+def views_of(loss: Loss) -> tuple[Tensor, ...]:
+    assert loss.views is not None
+    return tuple(loss.views)
+
+
+def gradient_of(leaf: Tensor) -> Tensor:
+    assert leaf.grad is not None
+    return leaf.grad
+
+
 @dataclass(frozen=True)
 class Step:
     """A training step: loss, batch, modules, all tensors that a second step must repeat, and generators' states."""

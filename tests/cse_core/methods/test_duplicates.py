@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_core.api import make_batch, train
+from cse_core.api import train
 from cse_core.data.batches import pad
 from cse_core.functional.contrastive import nt_xent
 from cse_core.method import Batch, Loss, Method, equal_texts
@@ -33,7 +33,6 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive_inside
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.seeding import generator_for
 from tests.support.method_oracles import cosine, drawn, softmax
 from tests.support.method_steps import (
     HEADLESS,
@@ -45,6 +44,7 @@ from tests.support.method_steps import (
     loss_under,
     on_lists,
     seeded,
+    views_of,
 )
 
 TWICE = ["a cat sat on a mat", "the river rose", "A cat sat on a mat", "two old men argued about fish", "no"]
@@ -111,9 +111,8 @@ def test_every_method_with_negatives_in_the_batch_is_here() -> None:
 def test_copies_are_left_out_of_the_sum(name: str) -> None:
     method, term = CONTRASTS[name]
     loss = loss_of(method, TWICE, left_out=True)
-    assert loss.views is not None
     inner: Any = getattr(method, "inner", method)
-    z1, z2 = (view.tolist() for view in loss.views)
+    z1, z2 = (view.tolist() for view in views_of(loss))
     expected = contrast_loop(z1, z2, inner.temperature, COPIES)
     assert loss.terms[term].item() == pytest.approx(expected, rel=1e-4, abs=1e-6)
     with_copies = contrast_loop(z1, z2, inner.temperature, [set()] * 5)
@@ -136,7 +135,7 @@ def test_with_copies_it_changes_every_form_of_loss(method: Method) -> None:
     assert without.item() != with_copies.item()
 
 
-def views_of(number: int, *shape: int) -> list[Tensor]:
+def drawn_views(number: int, *shape: int) -> list[Tensor]:
     return [drawn(5, *shape, seed=seed, gradient=True) for seed in range(number)]
 
 
@@ -149,7 +148,7 @@ def test_nt_xent_leaves_out_both_views_of_a_copy() -> None:
             total -= math.log(math.exp(cosine(a, both[(i + 5) % 10]) / T) / below)
         return total / 10
 
-    views = views_of(2, 3)
+    views = drawn_views(2, 3)
     check_against_loop(nt_xent(*views, T, left_out=SAME), on_lists(loop), *views)
 
 
@@ -163,7 +162,7 @@ def test_a_margin_stays_and_copies_go() -> None:
             total -= math.log(own / (own + others))
         return total / 5
 
-    views = views_of(2, 3)
+    views = drawn_views(2, 3)
     check_against_loop(arc_con(views[0], views[1], T, 10.0, left_out=SAME), on_lists(loop), *views)
 
 
@@ -180,7 +179,7 @@ def test_several_positives_inside_the_logarithm_leave_copies_out(printed: bool) 
             total += -math.log(inside) if printed else math.log(inside)
         return total / 5
 
-    views = views_of(3, 3)
+    views = drawn_views(3, 3)
     check_against_loop(
         multi_positive_inside(views[0], views[1:], T, printed=printed, left_out=SAME), on_lists(loop), *views
     )
@@ -206,7 +205,7 @@ def test_noise_stays_and_copies_go(objective: str) -> None:
                 entries += len(chances)
         return total / entries
 
-    views = views_of(2, 4)
+    views = drawn_views(2, 4)
     check_against_loop(
         debiased_loss(*views, weights, noise, T, objective=objective, left_out=SAME), on_lists(loop), *views
     )
@@ -214,7 +213,7 @@ def test_noise_stays_and_copies_go(objective: str) -> None:
 
 @pytest.mark.parametrize("negatives", ["own", "batch", "both"])
 def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
-    """Sentence 1's partner is 2, a copy of 0; so u_1 is mostly 0's own vector, and w_4 mostly that of 0 and 2."""
+    """Sentence 1's partner is 2, a copy of 0; so u_1 is mostly 0's own vector, and w_4 mostly the vector of 0 and 2."""
 
     def unit(vector: list) -> list:
         return [x / math.hypot(*vector) for x in vector]
@@ -238,7 +237,7 @@ def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
             total -= math.log(math.exp(cosine(a, z2[i]) / T) / sum(math.exp(s / T) for s in terms))
         return total / 5
 
-    views = views_of(2, 4)
+    views = drawn_views(2, 4)
     w, u = (mix(view.tolist()) for view in views)
     about = {"temperature": T, "share": 0.2, "negatives": negatives, "duplicates": SAME}
     found = mixed_loss(*views, torch.arange(1, 6) % 5, **about)  # ty: ignore[invalid-argument-type]
@@ -249,7 +248,7 @@ def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
 
 
 def test_a_partner_that_is_a_copy_makes_no_negative() -> None:
-    views = views_of(2, 4)
+    views = drawn_views(2, 4)
     same = torch.zeros(5, 5, dtype=torch.bool)
     same[0, 1] = same[1, 0] = True
     found = mixed_loss(*views, torch.arange(1, 6) % 5, temperature=T, share=0.2, duplicates=same)
@@ -282,7 +281,7 @@ def test_a_group_of_positives_has_no_entry_for_a_copy(form: str) -> None:
                     terms.append(math.log1p(math.exp(x)) - y * x)
         return sum(terms) / len(terms)
 
-    (z,) = views_of(1, 3, 4)
+    (z,) = drawn_views(1, 3, 4)
     check_against_loop(peer_positive(z, T, form, SAME), on_lists(loop), z)
 
 
@@ -296,7 +295,7 @@ def test_two_networks_do_not_compare_copies(reduction: str) -> None:
         flat = [x for row in terms for x in row]
         return sum(flat) / (len(flat) if reduction == "entry" else 5)
 
-    f, g = views_of(2, 3, 4)
+    f, g = drawn_views(2, 3, 4)
     check_against_loop(cooperation(f, g, T, "self", reduction, SAME), on_lists(loop), f, g)
 
 
@@ -306,7 +305,7 @@ def test_columns_leave_out_copies_of_sentence_and_positive_and_what_belongs_to_a
     names = ("text", "positive", "negative")
     columns = {n: pad([[*ids] for ids in c], 0) for n, c in zip(names, texts, strict=True)}
     columns["positive"] = replace(columns["positive"], mask=columns["positive"].ids > 0)
-    views = views_of(3, 3)
+    views = drawn_views(3, 3)
     views = [view[:4].detach().requires_grad_() for view in views]
     left_out = [{1, 2, 7}, {7}, {0, 1, 7}, set()]  # candidates: four positives, four hard negatives
 
@@ -331,20 +330,6 @@ def test_texts_are_equal_by_their_ids_whatever_the_padding() -> None:
     assert equal_texts(a, b).tolist() == expected
 
 
-@pytest.mark.parametrize("left_out", [False, True])
-@pytest.mark.slow
-def test_a_run_has_the_option_of_its_settings(tmp_path: Path, left_out: bool) -> None:
-    """The first loss of a run over the whole corpus, without dropout, is the method's own of one batch."""
-    about: dict[str, Any] = {"batch_size": 5, "dropout": 0.0, "max_steps": 1, "leave_out_duplicates": left_out}
-    trained = train(SimCSE(), TWICE, "wiki-tiny", store=tmp_path, device="cpu", **about)
-    encoder = encoder_for(SimCSE(), dropout=0.0).train()
-    modules = SimCSE().modules(encoder, generator_for(trained.run.seed, "modules"))
-    batch = replace(make_batch(SimCSE(), TWICE, encoder), leave_out_duplicates=left_out)
-    expected = SimCSE().loss(encoder, batch, modules, {}).total.item()
-    ((_, found),) = trained.history.curves["loss"]
-    assert found == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.slow
 def test_most_negatives_left_out_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     about: dict[str, Any] = {"max_steps": 1, "store": tmp_path, "device": "cpu", "leave_out_duplicates": True}
@@ -358,7 +343,7 @@ def test_most_negatives_left_out_are_a_warning(tmp_path: Path, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("name", ["ct", "isbert"])
-def test_a_method_without_such_negatives_refuses_the_option_before_training(name: str) -> None:
+def test_a_method_without_negatives_in_the_batch_refuses_the_option_before_training(name: str) -> None:
     about: dict[str, Any] = {"backbone": Pretrained("wiki-tiny"), "corpus": Corpus("synthetic", 100)}
     pooling = "ngrams" if name == "isbert" else "cls"
     with pytest.raises(ValueError, match=rf"method {name}.*leave_out_duplicates"):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from cse_core import api
 from cse_core.api import make_batch
 from cse_core.data import own_pairs, synthetic
 from cse_core.data.corpora import corpus_of_file, lines_hash, sentences
+from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
 from cse_core.method import COLUMNS
 from cse_core.methods.baselines.arccse import ArcCSE
@@ -40,20 +42,14 @@ from cse_core.run import Corpus, Pretrained
 from cse_core.seeding import generator_for
 from cse_core.training.checkpoint import MANIFEST
 from cse_core.training.dev_scoring import DevScore, DevSet
-from cse_core.training.loop import DivergedError, Execution
+from cse_core.training.loop import DivergedError
 from cse_core.training.optimization import linear_decay
-from cse_core.training.run_state import UNFINISHED, History, finished_history
+from cse_core.training.run_state import UNFINISHED, finished_history
+from cse_core.training.teacher_embeddings import TargetEncoder
 from cse_core.training.train import train
 from tests.support.families import FAMILIES, OTHERS, change, model, modules_folder, plain_folder
 from tests.support.method_steps import encoder_for
-from tests.support.training import KEEP, TINY, Killed, Trained, equal, stop_at, weights
-
-
-def same_run(store: Path, history: History, expected: Trained) -> None:
-    assert history.curves == expected.history.curves
-    assert history.kept == expected.history.kept
-    for rule in KEEP:
-        assert equal(weights(store, TINY, rule), weights(expected.store, TINY, rule))
+from tests.support.training import KEEP, TINY, Trained, equal, kill_after, train_noting_steps, weights
 
 
 @pytest.mark.slow
@@ -87,9 +83,8 @@ def test_how_many_texts_were_cut_is_said(tmp_path: Path, caplog: pytest.LogCaptu
 
 @pytest.mark.slow
 def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(tmp_path: Path, undisturbed: Trained) -> None:
-    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
-    other = replace(TINY, seed=1)
-    assert train(other, tmp_path).curves["loss"] != undisturbed.history.curves["loss"]
+    undisturbed.assert_same(tmp_path, train(TINY, tmp_path, rules=KEEP))
+    assert train(replace(TINY, seed=1), tmp_path).curves["loss"] != undisturbed.history.curves["loss"]
 
 
 def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: Trained) -> None:
@@ -109,10 +104,9 @@ def test_the_best_dev_checkpoint_and_the_last_one_are_kept(undisturbed: Trained)
 @pytest.mark.parametrize("at", [4, 13])
 def test_a_run_stopped_after_any_step_ends_with_the_same_bits(tmp_path: Path, undisturbed: Trained, at: int) -> None:
     undisturbed.leave(at, tmp_path)
-    resumed: list[int] = []
-    history = train(TINY, tmp_path, rules=KEEP, on_step=lambda step, history: resumed.append(step))
-    assert resumed[0] == at + 1
-    same_run(tmp_path, history, undisturbed)
+    history, steps = train_noting_steps(TINY, tmp_path, rules=KEEP)
+    assert steps[0] == at + 1
+    undisturbed.assert_same(tmp_path, history)
 
 
 @pytest.mark.slow
@@ -122,7 +116,7 @@ def test_a_torn_state_is_passed_over_and_the_run_starts_again(
     undisturbed.leave(6, tmp_path)
     state = tmp_path / TINY.key / "state.pt"
     state.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
-    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
+    undisturbed.assert_same(tmp_path, train(TINY, tmp_path, rules=KEEP))
     assert "can't be read" in caplog.text
 
 
@@ -134,7 +128,7 @@ def test_a_checkpoint_younger_than_the_state_starts_the_run_again(
     undisturbed.leave(6, tmp_path)
     manifest = tmp_path / TINY.key / UNFINISHED / "synthetic_dev" / MANIFEST
     manifest.write_text(manifest.read_text().replace('"step": 4', '"step": 8'))
-    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
+    undisturbed.assert_same(tmp_path, train(TINY, tmp_path, rules=KEEP))
     assert "does not fit its folder" in caplog.text
 
 
@@ -149,9 +143,7 @@ def test_a_rankcse_run_stopped_in_the_middle_ends_with_the_same_bits(tmp_path: P
     run = replace(TINY, method=method, epochs=1)
     whole = train(run, undisturbed.store)
     shutil.copytree(undisturbed.store / TINY.key, tmp_path / TINY.key)
-
-    with pytest.raises(Killed):
-        train(run, Execution(tmp_path, save_seconds=0.0), on_step=stop_at(3))
+    kill_after(3, run, tmp_path)
     assert train(run, tmp_path).curves == whole.curves
     assert equal(weights(tmp_path, run, "last"), weights(undisturbed.store, run, "last"))
 
@@ -198,7 +190,7 @@ def test_a_process_killed_with_sigkill_resumes_to_the_same_bits(tmp_path: Path, 
         assert process.returncode == -signal.SIGKILL
     assert seen[0] == 1
     assert seen[-1] > 1  # it did not start over
-    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
+    undisturbed.assert_same(tmp_path, train(TINY, tmp_path, rules=KEEP))
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: Trained) -> None:
@@ -223,16 +215,14 @@ def test_a_finished_run_of_which_a_file_is_torn_is_trained_again(
     torn = tmp_path / TINY.key / name
     torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
     assert finished_history(TINY, tmp_path, KEEP) is None
-    same_run(tmp_path, train(TINY, tmp_path, rules=KEEP), undisturbed)
+    undisturbed.assert_same(tmp_path, train(TINY, tmp_path, rules=KEEP))
     assert f"{torn}{reason}" in caplog.text
 
 
 @pytest.mark.slow
 def test_a_run_ends_after_its_most_steps_with_its_rate_at_nothing(tmp_path: Path, undisturbed: Trained) -> None:
-    rates = []
-    short = replace(TINY, max_steps=3)
-    history = train(short, tmp_path, rules=KEEP, on_step=lambda step, history: rates.append(step))
-    assert (history.steps, rates) == (3, [1, 2, 3])
+    history, steps = train_noting_steps(replace(TINY, max_steps=3), tmp_path, rules=KEEP)
+    assert (history.steps, steps) == (3, [1, 2, 3])
     assert {rule: kept.step for rule, kept in history.kept.items()} == dict.fromkeys(KEEP, 3)
     losses = [[value for _, value in each.curves["loss"]] for each in (history, undisturbed.history)]
     assert losses[0][:1] == losses[1][:1]  # the same first batch; the rate falls sooner
@@ -279,9 +269,6 @@ def test_rankcse_trains_on_a_nested_run_and_its_null_setting_is_simcse(tmp_path:
 
 @pytest.mark.slow
 def test_teachers_do_not_change_and_are_read_without_dropout(undisturbed: Trained) -> None:
-    from cse_core.data.examples import examples
-    from cse_core.training.teacher_embeddings import TargetEncoder
-
     student = Encoder.from_pretrained("wiki-tiny", dropout=0.3)
     table = examples(TINY.corpus, TINY.method, student.tokenizer, TINY.max_length)
     source = TargetEncoder(table, student, undisturbed.store, corpus=TINY.corpus, data=None, device=torch.device("cpu"))
@@ -331,6 +318,12 @@ def trained(method: Any, backbone: Path, store: Path, **settings: Any) -> api.Tr
     return api.train(method, LINES, backbone, store=store, batch_size=4, max_length=8, device="cpu", **settings)
 
 
+def assert_exported(found: api.Trained, texts: Sequence[str] = LINES) -> None:
+    """The folder of a trained encoder has its vectors."""
+    opened = open_encoder(found.folder)
+    torch.testing.assert_close(opened.encode(texts), found.encoder.encode(texts), atol=1e-6, rtol=0)
+
+
 def losses(found: api.Trained) -> list[float]:
     return [loss for _, loss in found.history.curves["loss"]]
 
@@ -343,9 +336,8 @@ def test_every_family_trains_with_its_own_dropout(family: str, tmp_path: Path) -
     assert losses(without) != losses(much)
     config = AutoConfig.from_pretrained(much.folder).to_dict()
     assert {name for name, value in config.items() if "drop" in name and value == 0.5} == OWN_NAMES[family]
-    opened = open_encoder(much.folder)
-    assert isinstance(opened, ForeignEncoder if family in OTHERS else Encoder)
-    torch.testing.assert_close(opened.encode(LINES), much.encoder.encode(LINES), atol=1e-6, rtol=0)
+    assert isinstance(open_encoder(much.folder), ForeignEncoder if family in OTHERS else Encoder)
+    assert_exported(much)
     views = without.encoder.train()
     tokens = api.make_batch(SimCSE(), LINES, views)["text"]
     torch.testing.assert_close(*views(tokens, tokens))  # no dropout
@@ -367,10 +359,15 @@ def test_training_starts_from_a_folder_with_modules(normalised: bool, tmp_path: 
     change(folder / "sentence_bert_config.json", max_seq_length=6)
     found = trained(SimCSE(), folder, tmp_path / "store")
     assert (found.run.pooling, found.encoder.max_length, found.encoder.normalises) == ("cls", 6, normalised)
-    vectors = open_encoder(found.folder).encode(["a man sat on the river and saw a dog", "no"])
-    torch.testing.assert_close(
-        found.encoder.encode(["a man sat on the river and saw a dog", "no"]), vectors, atol=1e-6, rtol=0
-    )
+    assert_exported(found, ["a man sat on the river and saw a dog", "no"])
+
+
+DIFFCSE = DiffCSE(generator=Pretrained("wiki-tiny"))
+
+
+@pytest.fixture
+def never_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cse_core.training.loop.examples", lambda *args: pytest.fail("tokenised"))
 
 
 def test_a_tokenizer_that_is_written_in_python(tmp_path: Path) -> None:
@@ -383,7 +380,7 @@ def test_a_tokenizer_that_is_written_in_python(tmp_path: Path) -> None:
     ByT5Tokenizer().save_pretrained(folder)
     assert not Encoder.from_pretrained(folder).tokenizer.is_fast
     found = trained(SimCSE(), folder, tmp_path / "store")
-    torch.testing.assert_close(open_encoder(found.folder).encode(LINES), found.encoder.encode(LINES), atol=1e-6, rtol=0)
+    assert_exported(found)
     for method in (CompCSE(), ESimCSE(), PCL()):
         with pytest.raises(ValueError, match=rf"method {method.name}: edits a text between .* tokenizer of .*byt5"):
             trained(method, folder, tmp_path / "store")
@@ -399,40 +396,28 @@ def test_a_tokenizer_that_is_written_in_python(tmp_path: Path) -> None:
         (ConSERT(), "mpnet", "kept, factors and positions need a model of type bert, .*, got mpnet"),
         (L2PCSR(), "t5", "kept, factors and positions need a model of type bert, .*, got t5"),
         (MLM(), "albert", "model type must be one of bert, roberta, got albert"),
-        (
-            DiffCSE(generator=Pretrained("wiki-tiny")),
-            "t5",
-            "method diffcse: a vector must fit in .*, which a t5 does not",
-        ),
-        (
-            DiffCSE(generator=Pretrained("wiki-tiny")),
-            "electra",
-            "method diffcse: a vector must fit .*, which a electra",
-        ),
+        (DIFFCSE, "t5", "method diffcse: a vector must fit in .*, which a t5 does not"),
+        (DIFFCSE, "electra", "method diffcse: a vector must fit .*, which a electra"),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
+@pytest.mark.usefixtures("never_tokenised")
 def test_what_a_method_can_t_do_with_a_family_is_said_before_tokenising(
-    method: Any, family: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: Any, family: str, message: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("cse_core.training.loop.examples", lambda *args: pytest.fail("tokenised"))
     with pytest.raises(ValueError, match=message):
         trained(method, plain_folder(tmp_path / "plain", family), tmp_path / "store")
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
-def test_a_length_above_the_positions_is_refused_before_tokenising(
-    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("never_tokenised")
+def test_a_length_above_the_positions_is_refused_before_tokenising(family: str, tmp_path: Path) -> None:
     folder = plain_folder(tmp_path / "plain", family)
-    monkeypatch.setattr("cse_core.training.loop.examples", lambda *args: pytest.fail("tokenised"))
     with pytest.raises(ValueError, match=r"max_length must be at most 48, as .*plain has that many positions, got 49"):
         api.train(SimCSE(), LINES, folder, store=tmp_path / "store", batch_size=4, max_length=49, device="cpu")
 
 
 def test_a_teacher_s_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    from cse_core.methods.rankcse import RankCSE, Teacher
-
     folder = plain_folder(tmp_path / "plain", "bert")
     large = shutil.copytree(folder, tmp_path / "large")
     teacher = model("bert", seed=1)
@@ -447,18 +432,19 @@ def test_a_teacher_s_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> 
 TRIPLES = synthetic.triples(6)
 
 
-@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize(("columns", "left_out"), [(1, False), (1, True), (2, True), (3, True)])
 @pytest.mark.slow
-def test_the_first_loss_of_a_run_is_the_methods_own(tmp_path: Path, columns: int) -> None:
-    """One step over all rows, without dropout; a row twice, so that the option to leave duplicates out counts."""
-    rows = [row[:columns] for row in [*TRIPLES, TRIPLES[0]]]
+def test_the_first_loss_of_a_run_is_the_methods_own(tmp_path: Path, columns: int, left_out: bool) -> None:
+    """One step over all rows, without dropout. A row returns in capitals: leaving duplicates out changes the loss."""
+    again = tuple(text.upper() for text in TRIPLES[0])
+    rows: list[Any] = [row[:columns] if columns > 1 else row[0] for row in [*TRIPLES, again]]
     method = SimCSE(hard_negative_weight=0.5 if columns == 3 else 0.0)
-    about: dict[str, Any] = {"batch_size": 7, "dropout": 0.0, "max_steps": 1, "leave_out_duplicates": True}
+    about: dict[str, Any] = {"batch_size": 7, "dropout": 0.0, "max_steps": 1, "leave_out_duplicates": left_out}
     trained = api.train(method, rows, "wiki-tiny", store=tmp_path, device="cpu", **about)
-    assert trained.run.corpus.columns == COLUMNS[:columns]
+    assert trained.run.corpus.columns == (COLUMNS[:columns] if columns > 1 else ())
     encoder = encoder_for(method, dropout=0.0).train()
     modules = method.modules(encoder, generator_for(trained.run.seed, "modules"))
-    batch = replace(make_batch(method, rows, encoder), leave_out_duplicates=True)
+    batch = replace(make_batch(method, rows, encoder), leave_out_duplicates=left_out)
     expected = method.loss(encoder, batch, modules, {}).total.item()
     ((_, found),) = trained.history.curves["loss"]
     assert found == pytest.approx(expected, rel=1e-4)
