@@ -5,10 +5,7 @@ from torch import Tensor
 
 from cse_core.models.encoder import Encoder
 from cse_core.models.pooling import NgramPooling
-
-
-def seeded(seed: int = 2) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from tests.support.method_steps import seeded
 
 
 def encoder_of(pooling: str = "ngrams", seed: int = 2) -> Encoder:

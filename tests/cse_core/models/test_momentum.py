@@ -17,6 +17,8 @@ from cse_core.method import Tokens
 from cse_core.models.encoder import Encoder
 from cse_core.models.momentum import Queue, Slow, cosine_decay, move_towards
 from tests.support.encoders import wiki_tiny
+from tests.support.method_steps import seeded
+from tests.support.one_by_one import perturb
 
 TEXTS = ["a cat sat on a mat", "the river rose", "no"]
 
@@ -29,13 +31,6 @@ def tokens_of(encoder: Encoder) -> Tokens:
     return pad(encoder.tokenise(TEXTS), encoder.pad_id)
 
 
-def moved(module: nn.Module, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
-
-
 def linear(seed: int) -> nn.Linear:
     torch.manual_seed(seed)
     return nn.Linear(3, 2).double()
@@ -46,7 +41,7 @@ def test_the_slow_weights_are_the_recursion(decays: list[float], seed: int) -> N
     slow, online = linear(seed), linear(seed + 1)
     expected = [value.tolist() for value in slow.state_dict().values()]
     for step, decay in enumerate(decays):
-        moved(online, step)
+        perturb(online, step)
         move_towards(slow, online, decay)
         theirs = [value.tolist() for value in online.state_dict().values()]
         for mine, their in zip(expected, theirs, strict=True):
@@ -62,7 +57,7 @@ def test_decay_0_gives_the_online_bits_and_1_never_moves() -> None:
     encoder = encoder_of()
     slow = Slow(encoder)
     start = copy.deepcopy(slow.encoder.state_dict())
-    moved(encoder, 1)
+    perturb(encoder, 1)
     assert all(torch.equal(value, start[name]) for name, value in slow.encoder.state_dict().items())
     slow.update(1.0)
     assert all(torch.equal(value, start[name]) for name, value in slow.encoder.state_dict().items())
@@ -77,7 +72,7 @@ def test_further_modules_move_with_it() -> None:
     copied: Any = slow.follow(head)
     assert not any(parameter.requires_grad for parameter in slow.parameters())
     before, online = copied.weight.clone(), head.weight.detach().clone()
-    moved(head, 2)
+    perturb(head, 2)
     slow.update(0.25)
     assert torch.equal(copied.weight, 0.25 * before + 0.75 * head.weight)
     assert not torch.equal(head.weight, online)
@@ -107,7 +102,7 @@ def test_the_state_has_the_copies_and_the_count_but_not_the_online_encoder() -> 
     slow.follow(head)
     names = {name for name, _ in slow.named_parameters()}
     assert names == {f"encoder.{name}" for name, _ in encoder.named_parameters()} | {"copies.0.weight", "copies.0.bias"}
-    moved(encoder, 1)
+    perturb(encoder, 1)
     slow.update(0.5)
     slow.update(0.5)
     again = Slow(encoder)
@@ -130,10 +125,10 @@ def saved_and_loaded(state: Any) -> Any:
 @given(st.integers(1, 9), st.lists(st.integers(1, 12), max_size=8), st.data())
 def test_the_queue_is_a_list_of_the_newest(size: int, batches: list[int], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, size))
-    queue = Queue(size, 3, first, torch.Generator().manual_seed(1))
+    queue = Queue(size, 3, first, seeded(1))
     kept: deque[list[float]] = deque(queue.newest.tolist(), maxlen=size)
     for step, n in enumerate(batches):
-        keys = torch.randn(n, 3, generator=torch.Generator().manual_seed(step))
+        keys = torch.randn(n, 3, generator=seeded(step))
         queue.push(keys)
         kept.extend(keys.tolist())
         assert queue.newest.tolist() == list(kept)
@@ -143,7 +138,7 @@ def test_the_queue_is_a_list_of_the_newest(size: int, batches: list[int], data: 
 
 
 def test_the_first_vectors_are_random_and_of_length_1() -> None:
-    queue = Queue(5, 64, 4, torch.Generator().manual_seed(1))
+    queue = Queue(5, 64, 4, seeded(1))
     assert queue.newest.norm(dim=1).tolist() == pytest.approx([1] * 4)
     cosines = (queue.newest @ queue.newest.T)[~torch.eye(4, dtype=torch.bool)]
     assert cosines.abs().max() < 0.6
@@ -157,7 +152,7 @@ def test_the_first_vectors_are_random_and_of_length_1() -> None:
 
 def test_what_is_held_can_be_pushed_over_before_the_backward_pass() -> None:
     """`torch.cat` copies what is held, so a loss over it keeps its gradient."""
-    queue, keys = Queue(2, 3), torch.randn(2, 3, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    queue, keys = Queue(2, 3), torch.randn(2, 3, generator=seeded(1), requires_grad=True)
     queue.push(torch.ones(2, 3))
     loss = (torch.cat([keys, queue.newest]) @ keys.T).square().sum()
     (expected,) = torch.autograd.grad(loss, keys, retain_graph=True)
@@ -188,7 +183,7 @@ def test_a_slow_copy_does_not_follow_by_itself() -> None:
     encoder = encoder_of(0.0)
     slow, tokens = Slow(encoder), tokens_of(encoder)
     before: Tensor = slow(tokens)[0]
-    moved(encoder, 3)
+    perturb(encoder, 3)
     assert torch.equal(slow(tokens)[0], before)
     assert not torch.allclose(encoder(tokens)[0], before, atol=1e-2)
 

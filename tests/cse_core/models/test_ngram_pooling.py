@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 
 from cse_core.data.batches import pad
 from cse_core.evaluation.scorers import Cosine
@@ -21,7 +22,8 @@ from cse_core.models.pretrained import encoder_hash
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.run import Corpus, Pretrained, Run
 from tests.support.encoders import wiki_tiny
-from tests.support.ngram_loops import by_loops, encoder_of, seeded
+from tests.support.method_steps import seeded
+from tests.support.ngram_loops import by_loops, encoder_of
 from tests.support.one_by_one import states_of
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow", "two old men argued about fish at length", "no", ""]
@@ -62,7 +64,7 @@ def test_a_third_of_the_width_is_each_window_s(width: int, channels: int) -> Non
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.slow
-def test_an_encoder_s_vectors_are_those_of_each_sentence_by_itself(pooling: str) -> None:
+def test_a_batch_gives_each_sentence_its_own_vector(pooling: str) -> None:
     encoder = encoder_of(pooling)
     found = encoder.encode(TEXTS)
     assert found.shape == (len(TEXTS), encoder.width) == (6, 129)
@@ -99,21 +101,18 @@ def test_a_folder_holds_pooling_and_weights(pooling: str, tmp_path: Path) -> Non
     assert again.state_dict().keys() == encoder.state_dict().keys()
     assert torch.equal(again.encode(TEXTS), encoder.encode(TEXTS))
     assert read_pooling(tmp_path / "saved") == (pooling, "")
-    other = {"ngrams": "ngrams_linear", "ngrams_linear": "ngrams"}[pooling]
-    assert not torch.equal(
-        Encoder.from_pretrained(tmp_path / "saved", pooling=other).encode(TEXTS), again.encode(TEXTS)
-    )
+    (name,) = set(POOLINGS) - {pooling}
+    other = Encoder.from_pretrained(tmp_path / "saved", pooling=name)
+    assert not torch.equal(other.encode(TEXTS), again.encode(TEXTS))
     mean = Encoder.from_pretrained(tmp_path / "saved", pooling="mean")
     assert torch.equal(mean.encode(TEXTS), wiki_tiny(pooling="mean").encode(TEXTS))
 
 
 @pytest.mark.slow
 def test_other_weights_of_the_pooling_are_another_encoder(tmp_path: Path) -> None:
-    for seed in (2, 3):
-        encoder_of(seed=seed).save_pretrained(tmp_path / str(seed))
-    encoder_of("ngrams_linear").save_pretrained(tmp_path / "linear")
-    folders = [tmp_path / name for name in ("2", "3", "linear")]
-    assert len({encoder_hash(folder) for folder in folders}) == 3
+    for name, encoder in {"2": encoder_of(seed=2), "3": encoder_of(seed=3), "linear": encoder_of(POOLINGS[1])}.items():
+        encoder.save_pretrained(tmp_path / name)
+    assert len({encoder_hash(folder) for folder in tmp_path.iterdir()}) == 3
 
 
 def test_hashes_of_other_poolings_are_what_they_were() -> None:
@@ -125,20 +124,18 @@ def test_hashes_of_other_poolings_are_what_they_were() -> None:
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.slow
 def test_sentence_transformers_opens_it_and_gives_the_same_vectors(pooling: str, tmp_path: Path) -> None:
-    """One text at a time: beside longer ones it lets states of padding into the last windows, and we do not."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+    """One text at a time: next to longer ones, only sentence-transformers lets padding into the last windows."""
     encoder = encoder_of(pooling)
     encoder.save_pretrained(tmp_path / "saved")
-    model = sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    model = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     found = model.encode(TEXTS, batch_size=1, convert_to_tensor=True)
     torch.testing.assert_close(found, encoder.encode(TEXTS), atol=1e-6, rtol=1e-5)
 
 
 def test_what_sentence_transformers_wrote_is_read(tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
     encoder = encoder_of("ngrams_linear")
     encoder.save_pretrained(tmp_path / "saved")
-    sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu").save(str(tmp_path / "theirs"))
+    SentenceTransformer(str(tmp_path / "saved"), device="cpu").save(str(tmp_path / "theirs"))
     again = Encoder.from_pretrained(tmp_path / "theirs")
     assert again.pooling == "ngrams_linear"
     assert torch.equal(again.encode(TEXTS), encoder.encode(TEXTS))

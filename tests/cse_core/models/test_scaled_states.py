@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModel
 from cse_core.data.batches import pad, stack
 from cse_core.method import Factors, Tokens
 from cse_core.models.encoder import Encoder
+from tests.support.method_steps import gradient_of
 from tests.support.one_by_one import states_of
 
 TEXTS = ["a cat sat on a mat", "the river rose", "no", "two old men argued about the price of fish"]
@@ -96,11 +97,8 @@ def test_packed_and_padded_passes_agree_with_gradient(
         torch.manual_seed(1)
         size: dict[str, Any] = {"hidden_size": WIDTH, "embedding_size": 16, "num_hidden_layers": 2}
         size |= {"num_attention_heads": 2, "intermediate_size": 64, "vocab_size": len(encoder.tokenizer)}
+        size |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         encoder.backbone = AutoModel.from_config(AutoConfig.for_model("electra", **size)).train()
-        encoder.backbone.config.hidden_dropout_prob = encoder.backbone.config.attention_probs_dropout_prob = 0.0
-        for part in encoder.backbone.modules():
-            if isinstance(part, torch.nn.Dropout):
-                part.p = 0.0
     tokens, width = tokens_of(encoder), encoder.width
     n, t = tokens.ids.shape
     order = drawn(n, t, seed=7).masked_fill(~tokens.mask, torch.inf).argsort(dim=1, stable=True)
@@ -110,11 +108,10 @@ def test_packed_and_padded_passes_agree_with_gradient(
     results = []
     for packs in (True, False):
         monkeypatch.setattr(Encoder, "runs_packed", packs)
-        found = outcome(encoder, altered)
-        results.append(
-            [*found, *(part.grad.clone() for part in (factors.tokens, factors.features) if part.grad is not None)]
-        )
         factors.tokens.grad = factors.features.grad = None
+        results.append(
+            [*outcome(encoder, altered), *(gradient_of(part) for part in (factors.tokens, factors.features))]
+        )
     assert len(results[0]) == len(results[1]) > 30
     assert all(torch.allclose(a, b, atol=1e-4, rtol=1e-4) for a, b in zip(*results, strict=True))
     assert (results[0][-1] != 0).all()
@@ -191,11 +188,9 @@ def test_more_factors_than_states_are_refused(path: str) -> None:
 def test_a_still_pass_is_a_call_without_dropout(path: str) -> None:
     encoder, without = encoder_of(dropout=0.3), encoder_of(dropout=0.0)
     tokens = tokens_of(encoder)
-    torch.manual_seed(5)
     state = torch.get_rng_state()
     found = encoder.without_dropout(tokens, tokens)
     assert torch.equal(torch.get_rng_state(), state)
-    assert encoder.training
     assert all(part.training for part in encoder.modules())
     assert all(torch.equal(a, b) for a, b in zip(found, without(tokens, tokens), strict=True))
     for precision in ("fp32", "bf16"):
@@ -225,10 +220,11 @@ def test_activations_that_are_computed_twice_are_scaled_twice(path: str) -> None
     encoder = encoder_of(dropout=0.3)
     tokens = tokens_of(encoder)
     altered = replace(tokens, kept=drawn(*tokens.ids.shape, 1) > 0.4, factors=factors_of(tokens, 3))
-    results = [outcome(encoder, altered), outcome(encoder, altered, encoder.without_dropout)]
+    calls = (encoder, encoder.without_dropout)
+    once = [outcome(encoder, altered, call) for call in calls]
     encoder.backbone.activation_checkpointing_enable()
-    again = [outcome(encoder, altered), outcome(encoder, altered, encoder.without_dropout)]
-    for found, expected in zip(again, results, strict=True):
+    for expected, call in zip(once, calls, strict=True):
+        found = outcome(encoder, altered, call)
         assert all(torch.allclose(a, b, atol=1e-5, rtol=1e-4) for a, b in zip(found, expected, strict=True))
 
 

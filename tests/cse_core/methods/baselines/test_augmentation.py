@@ -22,6 +22,7 @@ from cse_core.methods.baselines.augmentation import (
     shuffle,
     wordpieces,
 )
+from tests.support.method_steps import seeded
 
 CLS, SEP, PAD = 2, 3, 0
 lists = st.lists(st.lists(st.integers(10, 14), max_size=9), min_size=1, max_size=5)  # of few values: many repeat
@@ -41,10 +42,6 @@ def real(tokens: Tokens) -> list[list[int]]:
         assert (ids[0], ids[length - 1]) == (CLS, SEP)
         rows.append(ids[1 : length - 1])
     return rows
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @given(lists)
@@ -202,7 +199,7 @@ def test_draws_are_uniform() -> None:
     assert (torch.nn.functional.one_hot(kept, 5).sum(1).double().mean(0) - 0.8).abs().max() < bound
     longer = torch.tensor(real(augment(tokens, "repetition", seeded(3)))) - 10
     assert (torch.nn.functional.one_hot(longer, 5).sum(1).double().mean(0) - 1.2).abs().max() < bound
-    # A copy of word j goes to one of six places; beside its original, on either side, the result is the same.
+    # A copy of word j goes to one of six places; on either side of its original the result is the same.
     beside = (longer[:, 1:] == longer[:, :-1]).any(1).double().mean().item()
     assert beside == pytest.approx(2 / 6, abs=5 * (2 / 9 / n) ** 0.5)
 

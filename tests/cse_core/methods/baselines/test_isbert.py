@@ -20,8 +20,8 @@ from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 from tests.support.encoders import wiki_tiny
 from tests.support.method_cases import UNSTATED
-from tests.support.method_steps import TEXTS, batch_of, rows_of
-from tests.support.ngram_loops import by_loops, encoder_of, seeded
+from tests.support.method_steps import TEXTS, batch_of, rows_of, seeded
+from tests.support.ngram_loops import by_loops, encoder_of
 from tests.support.one_by_one import perturb, states_of
 
 SEVEN = [*TEXTS, "a dog"]
@@ -88,7 +88,7 @@ def test_the_gradient_of_its_products_is_logistic() -> None:
 @pytest.mark.parametrize("pooling", ["ngrams", "ngrams_linear"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.slow
-def test_a_step_s_loss_is_that_of_sentences_read_one_by_one(
+def test_a_step_s_loss_comes_out_of_sentences_read_one_by_one(
     pooling: str, weighting: Any, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Encoder, "runs_packed", packed)
@@ -142,7 +142,7 @@ def test_an_export_has_trained_convolutions(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_seeds_draw_other_convolutions_and_a_started_run_takes_those_of_its_start(tmp_path: Path) -> None:
+def test_seeds_draw_different_convolutions_and_mlm_trains_on_top(tmp_path: Path) -> None:
     losses = [train(replace(RUN, seed=seed), tmp_path).curves["loss"][0] for seed in (1, 2)]
     assert losses[0] != losses[1]
     added = replace(RUN, method=MLM(inner=ISBERT(), mlm_weight=0.1))
