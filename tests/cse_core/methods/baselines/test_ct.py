@@ -15,7 +15,7 @@ from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
 from tests.support.method_cases import UNSTATED
 from tests.support.method_oracles import drawn
-from tests.support.method_steps import TEXTS, Encoded, batch_of, encoder_of, refuses, rows_of, seeded
+from tests.support.method_steps import TEXTS, Encoded, batch_of, encoder_of, gradient_of, refuses, rows_of, seeded
 from tests.support.one_by_one import perturb, vector_of
 
 SEVEN = [*TEXTS, "a dog"]
@@ -65,8 +65,7 @@ def test_its_gradient_is_the_closed_form() -> None:
     pair_losses(first, second, same).sum().backward()
     x = (first.detach() * second).sum(1, keepdim=True)
     weight = torch.where(same[:, None], -1 / (1 + x.exp()), 1 / (1 + (-x).exp()))
-    assert first.grad is not None
-    assert torch.allclose(first.grad, weight * second, atol=1e-12)
+    assert torch.allclose(gradient_of(first), weight * second, atol=1e-12)
 
 
 def test_products_in_the_hundreds_are_finite() -> None:
@@ -74,12 +73,11 @@ def test_products_in_the_hundreds_are_finite() -> None:
     losses = pair_losses(big, big.detach(), torch.tensor([False, True]))
     assert losses.tolist() == [3600.0, 0.0]
     losses.sum().backward()
-    assert big.grad is not None
-    assert big.grad.isfinite().all()
+    assert gradient_of(big).isfinite().all()
 
 
 def loss_by_loops(method: CT, first: Any, second: Any, batch: Batch) -> tuple[float, float, float]:
-    """The mean over all pairs, over those of one sentence, and over the others, one sentence after the other."""
+    """Means over all pairs, over pairs of one sentence, and over pairs of two, summed pair by pair."""
     rows, same, different = rows_of(batch["text"]), [], []
     for a, b in zip(*group_pairs(len(rows), method.negatives, method.pairs), strict=True):
         vectors = vector_of(first, rows[a], "mean"), vector_of(second, rows[b], "mean")

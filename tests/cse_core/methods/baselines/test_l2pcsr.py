@@ -20,13 +20,13 @@ from cse_core.run import Corpus, Pretrained, Run
 from experiments.schema.scales import RESCALED
 from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import cosine, drawn
-from tests.support.method_steps import batch_of, refuses, step_of
+from tests.support.method_steps import batch_of, refuses, seeded, step_of
 
 PLAIN = L2PCSR(layers=2)
 
 
 def uniform(*shape: int, seed: int) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.rand(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def toy_loop(
@@ -193,7 +193,7 @@ def test_special_tokens_can_be_spared(encoder: Encoder) -> None:
 def test_the_attack_raises_the_loss_and_touches_no_parameters_gradient(encoder: Encoder) -> None:
     """Without dropout, so that every pass is of the same network."""
     still = wiki_tiny(dropout=0.0).train()
-    head = PLAIN.modules(still, torch.Generator().manual_seed(2))["head"]
+    head = PLAIN.modules(still, seeded(2))["head"]
     text = text_of(still)
 
     def objective(tokens: Tensor, features: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ def test_the_attack_raises_the_loss_and_touches_no_parameters_gradient(encoder: 
         first, second = (head(h) for h in still(*views))
         return info_nce(first, second, 0.05)
 
-    generator = torch.Generator().manual_seed(1)
+    generator = seeded(1)
     scores = (
         torch.rand(12, 2, text.ids.shape[1], generator=generator),
         torch.rand(2, 128, generator=generator),

@@ -41,7 +41,7 @@ def loss_loop(
     normalise_first: bool = True,
     constants: tuple[Tensor, Tensor] | None = None,
 ) -> float:
-    """The loss by sums over a row's columns; `constants` are what the mixed vectors are made of, else the views."""
+    """The loss by sums over a row's columns; mixed vectors are made of the `constants`, or of the views."""
     a, b, r = z1.tolist(), z2.tolist(), partner.tolist()
     first, second = (x.tolist() for x in constants or (z1, z2))
     u, w = (mixed_loop(x, r, share, normalise_first) for x in (second, first))
@@ -95,7 +95,7 @@ def test_the_loss_is_the_formula(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stop_gradient", [True, False])
 @pytest.mark.parametrize("normalise_first", [True, False])
-def test_the_gradient_is_that_of_constants_or_of_all(
+def test_mixed_vectors_have_a_gradient_only_if_it_is_not_stopped(
     kind: tuple[str, str], stop_gradient: bool, normalise_first: bool
 ) -> None:
     z1, z2 = drawn(4, 3, seed=1, gradient=True), drawn(4, 3, seed=2, gradient=True)
