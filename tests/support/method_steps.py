@@ -143,9 +143,9 @@ def loss_under(
     return method.loss(encode, batch, modules, targets or {})
 
 
-def views_of(loss: Loss) -> tuple[Tensor, ...]:
+def views_of(loss: Loss) -> tuple[Tensor, Tensor]:
     assert loss.views is not None
-    return tuple(loss.views)
+    return loss.views
 
 
 def gradient_of(leaf: Tensor) -> Tensor:
