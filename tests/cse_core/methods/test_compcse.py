@@ -25,7 +25,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus
 from cse_core.text.clauses import adjacent, clauses, overlapping, subsuming
 from tests.support.encoders import wiki_tiny
-from tests.support.method_steps import Views, refuses
+from tests.support.method_steps import Views, refuses, seeded, views_of
 
 WIDTH = 5  # odd, so that the halves of a vector differ
 OF_TWO = ("concat", "concat_project", "difference_project")
@@ -46,8 +46,8 @@ def setting(method: CompCSE, n: int = 4) -> tuple[Views, list[str], Batch, nn.Mo
     columns = {name: Tokens(torch.ones(n, 2).long(), torch.ones(n, 2).bool()) for name in names}
     modules = method.modules(SimpleNamespace(width=WIDTH), torch.Generator()).double()
     for parameter in modules.parameters():
-        nn.init.normal_(parameter, generator=torch.Generator().manual_seed(parameter.numel()))
-    draw = torch.randn(len(names), n, WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        nn.init.normal_(parameter, generator=seeded(parameter.numel()))
+    draw = torch.randn(len(names), n, WIDTH, generator=seeded(0), dtype=torch.float64)
     views = tuple(h.clone().requires_grad_() for h in draw)
     return Views(*views), names, Batch(torch.arange(n), columns, torch.Generator()), modules
 
@@ -95,7 +95,7 @@ def test_the_loss_is_the_equation(how: Any, parts: int, n: int, side: Any, order
     loss = method.loss(encode, batch, modules, {})
     assert loss.total.item() == pytest.approx(loss_loop(method, modules, encode.embed()), rel=1e-9)
     assert list(loss.terms.items()) == [("contrastive", loss.total)]
-    rows, columns = (view.detach().numpy()[:, :dims] for view in loss.views or ())
+    rows, columns = (view.detach().numpy()[:, :dims] for view in views_of(loss))
     assert nce_loop(rows, columns, 0.3) == pytest.approx(loss.total.item(), rel=1e-9)
     (asked,) = encode.asked  # one pass of the encoder
     assert [id(tokens) for tokens in asked] == [id(batch[name]) for name in names]
@@ -130,7 +130,7 @@ def test_identical_parts_without_dropout_are_simcse(encoder: Encoder) -> None:
     batch = Batch(torch.arange(8), dict.fromkeys(("text", "anchor", "part1", "part2"), tokens), torch.Generator())
 
     def total(method: SimCSE | CompCSE) -> float:
-        modules = method.modules(encoder, torch.Generator().manual_seed(2))
+        modules = method.modules(encoder, seeded(2))
         with torch.no_grad():
             return method.loss(encoder.train(), batch, modules, {}).total.item()
 
@@ -146,7 +146,7 @@ def test_identical_parts_without_dropout_are_simcse(encoder: Encoder) -> None:
 def test_modules_are_the_head_of_simcse_and_then_the_projection(how: Any, inputs: int, encoder: Encoder) -> None:
     def drawn(method: SimCSE | CompCSE, surroundings: int) -> dict[str, torch.Tensor]:
         torch.manual_seed(surroundings)
-        return method.modules(encoder, torch.Generator().manual_seed(2)).state_dict()
+        return method.modules(encoder, seeded(2)).state_dict()
 
     found, again, head = drawn(CompCSE(compose=how), 0), drawn(CompCSE(compose=how, dims=128), 1), drawn(SimCSE(), 2)
     assert all(torch.equal(found[name], again[name]) for name in found)

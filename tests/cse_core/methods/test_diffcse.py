@@ -23,7 +23,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained
 from tests.support.encoders import wiki_tiny
-from tests.support.method_steps import batch_of, loss_under, refuses, seeded, step_of
+from tests.support.method_steps import batch_of, loss_under, refuses, seeded, step_of, views_of
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
 MINI = DiffCSE(generator=Pretrained("wiki-mini"))
@@ -76,8 +76,7 @@ def test_the_head_is_two_normalised_layers_over_both_views(encoder: Encoder) -> 
 
     inside = normalised(torch.cat(views).numpy() @ weights["0.weight"].T) * weights["1.weight"] + weights["1.bias"]
     z = normalised(np.maximum(inside, 0) @ weights["3.weight"].T)
-    assert loss.views is not None
-    np.testing.assert_allclose(torch.cat(loss.views).detach().numpy(), z, atol=1e-9)
+    np.testing.assert_allclose(torch.cat(views_of(loss)).detach().numpy(), z, atol=1e-9)
     z /= np.linalg.norm(z, axis=1, keepdims=True)
     chances = np.exp(z[:6] @ z[6:].T / 0.05)
     expected = -np.log(np.diag(chances) / chances.sum(1)).mean()
@@ -154,8 +153,7 @@ def test_the_loss_is_contrast_and_weighted_detection(encoder: Encoder, modules: 
     assert torch.equal(edited.mask, tokens.mask)
     generator: Any = modules["generator"]
     assert torch.equal(edited.ids, generator(tokens, 0.3, seeded(1)))
-    assert loss.views is not None
-    assert torch.equal(condition, torch.cat(loss.views))
+    assert torch.equal(condition, torch.cat(views_of(loss)))
     replaced = edited.ids != tokens.ids
     _, chosen = generator.masking.mask(tokens, 0.3, seeded(1), keep=0.0, random=0.0)
     assert 0 < replaced.sum() < chosen.sum()  # a fill that finds the word back counts as kept

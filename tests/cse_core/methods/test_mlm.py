@@ -23,7 +23,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import resolve
 from cse_core.run import Pretrained
 from tests.support.encoders import wiki_tiny
-from tests.support.method_steps import batch_of, loss_under, refuses, seeded
+from tests.support.method_steps import batch_of, loss_under, refuses, seeded, views_of
 
 TEXTS = ["a cat sat on a mat", "the river rose", "snow fell", "two old men argued about fish", "no ☃ x", "x y"]
 MASK = 3
@@ -186,9 +186,7 @@ def test_the_loss_is_the_inner_one_and_the_weighted_surprise_of_the_masked_words
     assert loss.total.item() == pytest.approx(inner.total.item() + 0.7 * mlm, rel=1e-9)
     assert list(loss.terms) == ["contrastive", "mlm"]
     assert loss.terms["contrastive"].item() == inner.total.item()
-    assert loss.views is not None
-    assert inner.views is not None
-    assert all(torch.equal(a, b) for a, b in zip(loss.views, inner.views, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(views_of(loss), views_of(inner), strict=True))
 
 
 @pytest.mark.parametrize(("count", "read"), [(1, (0, 0)), (2, (0, 1)), (3, (0, 1))])

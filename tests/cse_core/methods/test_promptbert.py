@@ -18,7 +18,7 @@ from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
 from tests.support.encoders import wiki_tiny
 from tests.support.method_cases import UNSTATED
-from tests.support.method_steps import Encoded, batch_of
+from tests.support.method_steps import Encoded, batch_of, gradient_of, seeded, views_of
 
 CUT = 9  # of word pieces
 LONG = "the old man walked his dog along the river before breakfast"
@@ -43,9 +43,13 @@ def encoder() -> Encoder:
 
 def modules_of(method: PromptBERT, encoder: Encoder, seed: int = 2) -> nn.ModuleDict:
     """The method's modules with a bias, so that a sentence without words has a vector after the head."""
-    modules = method.modules(encoder, torch.Generator().manual_seed(seed))
-    nn.init.normal_(modules.get_parameter("head.0.bias"), std=0.1, generator=torch.Generator().manual_seed(seed))
+    modules = method.modules(encoder, seeded(seed))
+    nn.init.normal_(modules.get_parameter("head.0.bias"), std=0.1, generator=seeded(seed))
     return modules
+
+
+def bare_templates(encoder: Encoder) -> list[BareTemplate]:
+    return [BareTemplate(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
 
 
 def mask_state(model: Any, tokenizer: Any, pieces: tuple[list[int], list[int], list[int]], shift: int) -> list[float]:
@@ -100,8 +104,7 @@ def test_the_loss_is_the_equation(family: str, denoise: bool, texts: list[str], 
     loss = method.loss(encoder, batch_of(method, encoder, texts, length=CUT), modules, {})
     assert loss.total.item() == pytest.approx(loss_loop(method, family, folder, modules["head"], texts), rel=1e-5)
     assert list(loss.terms.items()) == [("contrastive", loss.total)]
-    assert loss.views is not None
-    assert torch.equal(info_nce(*loss.views, 0.07), loss.total)
+    assert torch.equal(info_nce(*views_of(loss), 0.07), loss.total)
 
 
 def test_one_pass_with_one_bare_row_for_each_length(encoder: Encoder) -> None:
@@ -130,30 +133,27 @@ def test_without_denoising_nothing_bare_is_encoded(encoder: Encoder) -> None:
 
 
 def test_denoising_takes_off_the_bare_state_and_hands_it_the_gradient(encoder: Encoder) -> None:
-    """The gradient of a bare row is minus the sum of those of all sentences of its length."""
+    """A bare row's gradient is minus the summed gradient of all sentences of its length."""
     batch = batch_of(BERT, encoder, TEXTS, length=CUT)
-    bare = [BareTemplate(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
     lengths = [len(encoder.tokenizer.tokenize(text)[:CUT]) for text in TEXTS]
     order = sorted(set(lengths))
-    draw = torch.Generator().manual_seed(0)
+    draw = seeded(0)
     given: list[torch.Tensor] = []
 
     def embed(*tokens: Tokens) -> tuple[torch.Tensor, ...]:
         given.extend(torch.randn(len(part.ids), 5, generator=draw).requires_grad_() for part in tokens)
         return tuple(given)
 
-    views = denoised_states(Encoded(embed), [batch["first"], batch["second"]], bare)
+    views = denoised_states(Encoded(embed), [batch["first"], batch["second"]], bare_templates(encoder))
     for view, h, h_hat in zip(views, given[:2], given[2:], strict=True):
         for i, length in enumerate(lengths):
             assert torch.equal(view[i], h[i] - h_hat[order.index(length)])
     torch.stack([view.sin() for view in views]).sum().backward()
     for view, h, h_hat in zip(views, given[:2], given[2:], strict=True):
-        assert h.grad is not None
-        assert h_hat.grad is not None
-        assert torch.allclose(h.grad, view.cos())
+        assert torch.allclose(gradient_of(h), view.cos())
         for row, length in enumerate(order):
             own = [i for i, other in enumerate(lengths) if other == length]
-            assert torch.allclose(h_hat.grad[row], -h.grad[own].sum(0), atol=1e-6)
+            assert torch.allclose(gradient_of(h_hat)[row], -gradient_of(h)[own].sum(0), atol=1e-6)
     assert lengths.count(3) == 2
 
 
@@ -161,10 +161,9 @@ def test_sentences_of_one_length_share_the_dropout_of_their_bare_row() -> None:
     encoder = prompting(dropout=0.3).train()
     torch.manual_seed(0)
     batch = batch_of(BERT, encoder, ["a cat sat"] * 2, length=CUT)
-    bare = [BareTemplate(template, encoder.tokenizer) for template in (BERT.first, BERT.second)]
     given: list[torch.Tensor] = []
     recording = Encoded(lambda *tokens: given.extend(encoder(*tokens)) or tuple(given))
-    view = denoised_states(recording, [batch["first"], batch["second"]], bare)[0]
+    view = denoised_states(recording, [batch["first"], batch["second"]], bare_templates(encoder))[0]
     h, h_hat = given[0], given[2]
     assert not torch.allclose(h[0], h[1], atol=0.1)
     assert torch.allclose(h[0] - view[0], h[1] - view[1], atol=1e-5)
@@ -179,14 +178,13 @@ def test_equal_sentences_cannot_be_distinguished(encoder: Encoder) -> None:
         assert loss.total.item() == pytest.approx(math.log(n), rel=1e-5)
     same = replace(BERT, second=BERT.first)
     loss = same.loss(encoder, batch_of(same, encoder, TEXTS[:4], length=CUT), modules_of(same, encoder), {})
-    assert loss.views is not None
-    assert torch.allclose(*loss.views, atol=1e-5)
+    assert torch.allclose(*views_of(loss), atol=1e-5)
 
 
 def test_a_sentence_without_words_has_a_finite_gradient() -> None:
     encoder = prompting(dropout=0.1).train()
     torch.manual_seed(0)
-    modules = BERT.modules(encoder, torch.Generator().manual_seed(2))
+    modules = BERT.modules(encoder, seeded(2))
     BERT.loss(encoder, batch_of(BERT, encoder, [" ", "a cat", "  "], length=CUT), modules, {}).total.backward()
     assert all(p.grad is not None and p.grad.abs().max() < 1e3 for p in encoder.parameters())
 
@@ -208,8 +206,7 @@ def test_the_length_is_the_sentences_and_the_template_comes_on_top(encoder: Enco
 
 
 def test_an_encoder_that_does_not_pool_at_the_mask_is_refused() -> None:
-    message = "templates need an encoder with pooling 'mask' and a template, got 'cls'"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="templates need an encoder with pooling 'mask' and a template, got 'cls'"):
         BERT.modules(wiki_tiny(), torch.Generator())
 
 

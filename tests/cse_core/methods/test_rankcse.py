@@ -160,15 +160,15 @@ def test_list_mle_includes_the_positive() -> None:
 @given(sizes, seeds)
 def test_list_mle_does_not_depend_on_the_order_of_columns(n: int, seed: int) -> None:
     s, t = cosines(n, seed), cosines(n, seed + 1)
-    shuffle = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    shuffle = torch.randperm(n, generator=seeded(seed))
     assert list_mle(s[:, shuffle], t[:, shuffle], 0.05).item() == pytest.approx(list_mle(s, t, 0.05).item())
 
 
 def test_list_mle_orders_ties_at_random_and_by_the_generator() -> None:
     student, ties = cosines(6, 0), torch.ones(6, 6, dtype=torch.float64)
-    values = {list_mle(student, ties, 0.05, torch.Generator().manual_seed(i)).item() for i in range(8)}
+    values = {list_mle(student, ties, 0.05, seeded(i)).item() for i in range(8)}
     assert len(values) > 1
-    again = [list_mle(student, ties, 0.05, torch.Generator().manual_seed(3)).item() for _ in range(2)]
+    again = [list_mle(student, ties, 0.05, seeded(3)).item() for _ in range(2)]
     assert again[0] == again[1]
 
 
@@ -331,7 +331,7 @@ TIED = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
 def plackett_luce(student: np.ndarray, teacher: np.ndarray, seed: int) -> float:
     """One order of columns a batch, drawn from the step's generator; then a stable sort by the teacher, high to low."""
     n, total = len(student), 0.0
-    shuffle = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+    shuffle = torch.randperm(n, generator=seeded(seed)).tolist()
     for i in range(n):
         order = sorted(shuffle, key=lambda j: -teacher[i, j])
         scores = [student[i, j] for j in order]
@@ -360,7 +360,7 @@ test_impossible_settings_are_refused = refuses(
 )
 
 
-def test_published_settings_are_those_of_table_9() -> None:
+def test_published_settings_stand_in_table_9() -> None:
     from experiments.schema.study import published_lines
 
     titles = {"BERT-base": "bert-base-uncased", "BERT-large": "bert-large-uncased"}

@@ -24,7 +24,7 @@ from cse_core.text.prompts import prompt_ids
 from tests.support.encoders import wiki_tiny
 from tests.support.method_cases import UNSTATED
 from tests.support.method_oracles import cosine
-from tests.support.method_steps import HEADLESS, Views, batch_of, refuses
+from tests.support.method_steps import HEADLESS, Views, batch_of, refuses, seeded, views_of
 
 LENGTH = 20  # ten tokens are the template's
 TEXTS = ["A cat sat on the mat.", "He is old", "no", "Did the men argue about the price?", "Snow fell " * 9]
@@ -60,7 +60,7 @@ ANCHOR = at(1.0)
 
 @given(st.integers(1, 6), st.integers(0, 10_000), st.sampled_from([(0.0, 0.0), (0.1, 0.3), (0.5, 0.5), (0.0, 1.2)]))
 def test_the_margin_is_the_equation(n: int, seed: int, margins: tuple[float, float]) -> None:
-    views = torch.randn(3, n, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    views = torch.randn(3, n, 4, generator=seeded(seed), dtype=torch.float64)
     found = soft_negative(views[0], views[1], views[2], *margins).item()
     assert found == pytest.approx(margin_loop(views.tolist(), *margins), abs=1e-12)
 
@@ -122,8 +122,8 @@ def loss_loop(method: SNCSE, head: Any, texts: tuple[list[str], ...]) -> tuple[f
 
 
 def test_the_loss_is_the_equation(encoder: Encoder) -> None:
-    modules = SHARP.modules(encoder, torch.Generator().manual_seed(2))
-    nn.init.normal_(modules.get_parameter("head.0.weight"), std=0.3, generator=torch.Generator().manual_seed(3))
+    modules = SHARP.modules(encoder, seeded(2))
+    nn.init.normal_(modules.get_parameter("head.0.weight"), std=0.3, generator=seeded(3))
     loss = SHARP.loss(encoder, batch_of(SHARP, encoder, TEXTS, length=LENGTH), modules, {})
     closed = ["A cat sat on the mat.", "He is old .", "no .", "Did the men argue about the price?", TEXTS[4] + " ."]
     negated = [text if text[-1] in ".?" else f"{text} ." for text in negations([t.strip() for t in TEXTS], "words")]
@@ -133,12 +133,11 @@ def test_the_loss_is_the_equation(encoder: Encoder) -> None:
     assert loss.terms["margin"].item() == pytest.approx(margin, rel=1e-4)
     assert loss.total.item() == pytest.approx(contrast + 0.7 * margin, rel=1e-5)
     assert set(loss.terms) == {"contrastive", "margin"}
-    assert loss.views is not None
-    assert torch.equal(info_nce(*loss.views, 0.3), loss.terms["contrastive"])
+    assert torch.equal(info_nce(*views_of(loss), 0.3), loss.terms["contrastive"])
 
 
 def test_one_pass_of_three_columns_reaches_all_of_them(encoder: Encoder) -> None:
-    draw = torch.Generator().manual_seed(0)
+    draw = seeded(0)
     views = [torch.randn(len(TEXTS), 6, generator=draw).requires_grad_() for _ in range(3)]
     encode, batch = Views(*views), batch_of(SHARP, encoder, TEXTS, length=LENGTH)
     loss = SHARP.loss(encode, batch, HEADLESS, {})
@@ -151,18 +150,14 @@ def test_one_pass_of_three_columns_reaches_all_of_them(encoder: Encoder) -> None
 
 def test_without_its_margin_it_is_the_contrast_bit_for_bit(encoder: Encoder) -> None:
     method = replace(SHARP, margin_weight=0.0)
-    modules = method.modules(encoder, torch.Generator().manual_seed(2))
+    modules = method.modules(encoder, seeded(2))
     batch = batch_of(SHARP, encoder, TEXTS, length=LENGTH)
     anchor, positive, _ = (modules["head"](h) for h in encoder(batch["anchor"], batch["positive"], batch["negation"]))
     expected = info_nce(anchor, positive, 0.3)
     found = method.loss(encoder, batch, modules, {})
     assert torch.equal(found.total, expected)
-    for ours, theirs in zip(
-        torch.autograd.grad(found.total, list(modules.parameters())),
-        torch.autograd.grad(expected, list(modules.parameters())),
-        strict=True,
-    ):
-        assert torch.equal(ours, theirs)
+    ours, theirs = (torch.autograd.grad(loss, list(modules.parameters())) for loss in (found.total, expected))
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("length", [11, LENGTH, 32])
@@ -223,8 +218,7 @@ def test_the_closing_full_stop_is_set_off_by_a_blank(bytewise: Any) -> None:
 
 
 def test_an_encoder_that_does_not_pool_at_the_mask_is_refused(encoder: Encoder) -> None:
-    message = "templates need an encoder with pooling 'mask' and a template, got 'cls'"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="templates need an encoder with pooling 'mask' and a template, got 'cls'"):
         SNCSE().modules(wiki_tiny(), torch.Generator())
     assert set(SNCSE().modules(encoder, torch.Generator()).state_dict()) == {"head.0.weight", "head.0.bias"}
 

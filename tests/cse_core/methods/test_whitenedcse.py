@@ -20,7 +20,7 @@ from cse_core.functional.whitening import group_whiten, inverse_root, random_rot
 from cse_core.method import Loss
 from cse_core.methods import whitenedcse
 from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive, multi_positive_inside
-from tests.support.method_steps import Encoded, blank_batch, loss_under, seeded
+from tests.support.method_steps import Encoded, blank_batch, loss_under, seeded, views_of
 
 D = 12
 SCRIPT = WhitenedCSE(groups=6, views="dropout", variant="released_code")
@@ -119,7 +119,7 @@ def test_a_detached_matrix_is_a_constant_to_the_gradient() -> None:
     assert (free - expected).abs().max() > 0.01
 
 
-def test_the_whole_gradient_is_that_of_differences() -> None:
+def test_the_whole_gradient_equals_finite_differences() -> None:
     p, loose = shuffled(3, 4), rows(9, 1, 3)
     for x in (rows(6, 0, 4), torch.cat([torch.eye(4), -torch.eye(4)]).double()):  # the latter's covariance is I/4
         for groups in (1, 2, 4):
@@ -195,7 +195,7 @@ def test_each_view_is_whitened_under_its_own_permutation(changes: dict, objectiv
     assert passes == ([4] if "views" in changes else [1])
     each = {f"positive_{p}": info_nce(anchor, z, 0.2).item() for p, z in enumerate(others, 1)}
     assert {k: v.item() for k, v in loss.terms.items()} == pytest.approx({"contrastive": expected.item()} | each)
-    assert torch.allclose(torch.stack(loss.views or ()), torch.stack([anchor, others[0]]), atol=1e-6)
+    assert torch.allclose(torch.stack(views_of(loss)), torch.stack([anchor, others[0]]), atol=1e-6)
 
 
 @pytest.mark.parametrize(("m", "n"), [(3, 5), (2, 6)])
@@ -288,7 +288,7 @@ def test_each_view_is_rotated_by_a_matrix_of_its_own(views: Any) -> None:
     ]
     assert torch.equal(generator.get_state(), drawn.get_state())  # that of the permutations, and nothing else of it
     assert loss.total.item() == pytest.approx(multi_positive(kept[0], kept[1:], 0.2).item(), abs=1e-9)
-    assert torch.allclose(torch.stack(loss.views or ()), torch.stack(kept[:2]))
+    assert torch.allclose(torch.stack(views_of(loss)), torch.stack(kept[:2]))
     whole = [h.T @ h for h in kept]  # not whitened: the spectrum is the features' own
     for view, h in enumerate(whole):
         own = features(6, view if views == "dropout" else 0)

@@ -91,7 +91,7 @@ def test_a_packed_pass_is_not_compiled(cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("graph", [False, True])
-def test_draws_from_a_state_are_those_of_its_generator(graph: bool) -> None:
+def test_a_generators_state_draws_as_the_generator_does(graph: bool) -> None:
     def draws(generator: torch.Generator) -> list[torch.Tensor]:
         to = {"generator": generator, "device": CPU}
         return [

@@ -15,7 +15,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
 from tests.support.method_cases import UNSTATED
-from tests.support.method_steps import TEXTS, batch_of, encoder_of, loss_under, refuses, seeded
+from tests.support.method_steps import TEXTS, batch_of, encoder_of, loss_under, refuses, seeded, views_of
 from tests.support.one_by_one import cosine, nce, tanh_of, vector_of
 
 RATES = {"none": 0.0, "shuffle": 0.0, "token_cutoff": 0.4, "feature_cutoff": 0.2, "dropout": 0.1}
@@ -67,8 +67,7 @@ def test_the_loss_is_the_equation(first: str, second: str, contrast: str, head: 
     expected = nt_xent_by_loops(*sides, 0.2) if contrast == "both_views" else nce(*sides, [], 0.2)
     assert found.total.item() == pytest.approx(expected, rel=1e-5)
     assert found.terms == {"contrastive": found.total}
-    assert found.views is not None
-    assert torch.allclose(found.views[1].double(), torch.stack(sides[1]), atol=1e-5)
+    assert torch.allclose(views_of(found)[1].double(), torch.stack(sides[1]), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", RATES)
@@ -106,7 +105,7 @@ def test_a_view_does_not_depend_on_how_far_a_batch_is_padded(kind: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"contrast": "both_views"}, {"head": "none"}, {"temperature": 0.1}])
-def test_and_no_other_is(changes: dict[str, Any]) -> None:
+def test_any_other_setting_gives_another_loss(changes: dict[str, Any]) -> None:
     encoder = encoder_of(0.3, "cls")
     plain = SimCSE()
     expected = loss_of(plain, encoder, plain.modules(encoder, seeded())).total
@@ -117,9 +116,8 @@ def test_and_no_other_is(changes: dict[str, Any]) -> None:
 def test_without_changes_and_dropout_the_views_are_equal_and_there_is_a_gradient() -> None:
     encoder = encoder_of(pooling="mean")
     loss = loss_of(PLAIN, encoder, PLAIN.modules(encoder, seeded()))
-    assert loss.views is not None
-    assert torch.equal(*loss.views)
-    vectors = [row.detach().double() for row in loss.views[0]]
+    assert torch.equal(*views_of(loss))
+    vectors = [row.detach().double() for row in views_of(loss)[0]]
     assert loss.total.item() == pytest.approx(nt_xent_by_loops(vectors, vectors, 0.1), rel=1e-5)
     loss.total.backward()
     assert nn.utils.get_total_norm([p.grad for p in encoder.parameters() if p.grad is not None]) > 1e-3

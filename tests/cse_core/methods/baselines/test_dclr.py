@@ -155,7 +155,7 @@ def test_limits_of_the_loss() -> None:
     alone = torch.eye(5, dtype=torch.float64)
     assert debiased_loss(z1, z2, alone, none, TAU).item() == 0  # no negative is left
     assert debiased_loss(z1, z2, alone, none, TAU, exclusion="logit") > 0
-    far = -z1.mean(0, keepdim=True)  # noise beside it is all there is
+    far = -z1.mean(0, keepdim=True)  # the only candidate besides the positive
     expected = sum(
         math.log1p(math.exp((cosine(a, far[0].tolist()) - cosine(a, b)) / TAU))
         for a, b in zip(z1.tolist(), z2.tolist(), strict=True)
