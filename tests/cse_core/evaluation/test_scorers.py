@@ -35,11 +35,12 @@ from cse_core.models.pretrained import resolve
 from cse_core.models.word_vectors import WordVectors
 from cse_core.run import POOLINGS, Corpus, Pretrained
 from cse_core.training.dev_scoring import DevSet
-from tests.support.encoders import wiki_tiny
+from tests.support.encoders import Recording, wiki_tiny
 from tests.support.method_oracles import cosine
+from tests.support.vectors import normal
 
-TASKS = {
-    "first": (["a cat sat", "the river", "a dog"], ["a dog", "the river", "a cat sat"]),
+TASKS: dict[str, Pairs] = {
+    "first": (["a cat sat", "the river", "a dog", "no"], ["a dog", "the river", "a cat sat", "snow fell"]),
     "second": (["a dog", "snow fell on the hills"], ["a cat", "the river"]),
     "none": ([], []),
 }
@@ -51,13 +52,9 @@ def encoder() -> Encoder:
     return wiki_tiny().eval()
 
 
-def normal(n: int, d: int, seed: int) -> torch.Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
-
-
 @given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 1000))
 def test_pair_cosines_are_the_sums(n: int, d: int, seed: int) -> None:
-    a, b = normal(n, d, seed), normal(n, d, seed + 1)
+    a, b = normal(n, d, seed=seed), normal(n, d, seed=seed + 1)
     scores, undefined = pair_cosines(a, b)
     expected = [cosine(x, y) for x, y in zip(a.double().tolist(), b.double().tolist(), strict=True)]
     assert scores.tolist() == pytest.approx(expected, abs=1e-14)
@@ -65,7 +62,7 @@ def test_pair_cosines_are_the_sums(n: int, d: int, seed: int) -> None:
 
 
 def test_pair_cosines_do_not_depend_on_lengths_and_are_bounded() -> None:
-    a, b = normal(50, 6, 0), normal(50, 6, 1)
+    a, b = normal(50, 6, seed=0), normal(50, 6, seed=1)
     scores = pair_cosines(a, b)[0]
     assert pair_cosines(b, a)[0].tolist() == scores.tolist()
     assert pair_cosines(a * 2**60, b / 2**60)[0].tolist() == pytest.approx(scores.tolist(), abs=1e-14)
@@ -76,7 +73,7 @@ def test_pair_cosines_do_not_depend_on_lengths_and_are_bounded() -> None:
 
 @pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
 def test_an_undefined_cosine_is_zero_and_counted(value: float) -> None:
-    a, b = normal(5, 3, 0), normal(5, 3, 1)
+    a, b = normal(5, 3, seed=0), normal(5, 3, seed=1)
     expected = pair_cosines(a, b)[0]
     a[1], b[3] = value, value
     scores, undefined = pair_cosines(a, b)
@@ -131,45 +128,13 @@ def test_undefined_scores_of_a_task_are_counted_with_it() -> None:
             if name.startswith("encoder.layer.1.output.LayerNorm"):
                 parameter.zero_()
     found = Cosine().pair_scores(encoder, TASKS)
-    assert {task: scores.undefined for task, scores in found.items()} == {"first": 3, "second": 2, "none": 0}
-    assert found["first"].scores.tolist() == [0, 0, 0]
+    assert {task: scores.undefined for task, scores in found.items()} == {"first": 4, "second": 2, "none": 0}
+    assert found["first"].scores.tolist() == [0, 0, 0, 0]
     other_layer = Cosine("first_last_mean").pair_scores(encoder, TASKS)
     assert {task: scores.undefined for task, scores in other_layer.items()} == dict.fromkeys(TASKS, 0)
 
 
-def test_names_are_unique_and_unknown_poolings_refused() -> None:
-    assert str(Cosine()) == "cosine"
-    assert str(Cosine("mean")) == "cosine mean"
-    assert len({str(Cosine(pooling)) for pooling in (None, *WITHOUT_TEMPLATE)}) == 6
-    with pytest.raises(ValueError, match=r"pooling must be one of cls, mean, .*, got 'max'"):
-        Cosine("max")
-    with pytest.raises(ValueError, match="the pooling mask and a template go together, got 'mask' and ''"):
-        Cosine("mask")
-
-
 CORPUS = Corpus("synthetic", 300)
-PAIRS: dict[str, Pairs] = {
-    "first": (["a cat sat", "the river", "a dog", "no"], ["a dog", "the river", "a cat sat", "snow fell"]),
-    "second": (["a dog", "snow fell on the hills"], ["a cat", "the river"]),
-    "none": ([], []),
-}
-
-
-class Hashed:
-    """An encoder without weights: each sentence's vector is six numbers of its hash."""
-
-    name = "hashed"
-
-    def __init__(self, **known: Sequence[float]) -> None:
-        self.known, self.passed = known, list[str]()
-
-    def encode(self, sentences: Sequence[str], *args: Any, **kwargs: Any) -> torch.Tensor:
-        self.passed += sentences
-        return torch.tensor(np.array([self._vector(sentence) for sentence in sentences])).float().view(-1, 6)
-
-    def _vector(self, sentence: str) -> Sequence[float]:
-        digest = np.frombuffer(hashlib.sha256(sentence.encode()).digest(), np.uint32)
-        return self.known.get(sentence) or (digest[:6] / 2**32 - 0.5).tolist()
 
 
 def drawn(size: int, seed: int) -> list[str]:
@@ -181,16 +146,16 @@ def drawn(size: int, seed: int) -> list[str]:
 @pytest.mark.parametrize("normalise", [True, False])
 def test_ranked_is_rho_of_the_rankings_mixed_with_the_cosine(cache: Path, weight: float, normalise: bool) -> None:
     scorer = Ranked(corpus=CORPUS, size=50, seed=7, weight=weight, normalise=normalise)
-    found = scorer.pair_scores(Hashed(), PAIRS)
-    assert found.keys() == PAIRS.keys()
-    corpus = Hashed().encode(drawn(50, 7)).double().tolist()
+    found = scorer.pair_scores(Recording(), TASKS)
+    assert found.keys() == TASKS.keys()
+    corpus = Recording().encode(drawn(50, 7)).double().tolist()
 
     def ranking(vector: Sequence[float]) -> list[float]:
         return [cosine(vector, c) * (1 if normalise else math.hypot(*c)) for c in corpus]
 
-    for task, sides in PAIRS.items():
+    for task, sides in TASKS.items():
         expected = []
-        for a, b in zip(*(Hashed().encode(side).double().tolist() for side in sides), strict=True):
+        for a, b in zip(*(Recording().encode(side).double().tolist() for side in sides), strict=True):
             rho = spearmanr(ranking(a), ranking(b)).statistic
             expected.append(weight * rho + (1 - weight) * cosine(a, b))
         assert found[task].scores.tolist() == pytest.approx(expected, abs=1e-6)
@@ -199,7 +164,7 @@ def test_ranked_is_rho_of_the_rankings_mixed_with_the_cosine(cache: Path, weight
 
 @pytest.mark.slow
 def test_ranked_ranks_by_the_encoder_that_is_scored(cache: Path, encoder: Encoder) -> None:
-    sides = PAIRS["first"]
+    sides = TASKS["first"]
     found = Ranked(corpus=CORPUS, size=80).pair_scores(encoder, {"first": sides})["first"].scores
     corpus, a, b = (encoder.encode(side).double().tolist() for side in (drawn(80, 42), *sides))
     for x, y, score in zip(a, b, found, strict=True):
@@ -214,13 +179,13 @@ def test_a_vector_that_is_not_finite_is_refused_of_pairs_and_of_the_corpus(
 ) -> None:
     text = drawn(20, 42)[3] if text == "in the corpus" else text
     with pytest.raises(ValueError, match=rf"the vector of '{re.escape(text)}' is not finite"):
-        Ranked(corpus=CORPUS, size=20).pair_scores(Hashed(**{text: [value] * 6}), PAIRS)
+        Ranked(corpus=CORPUS, size=20).pair_scores(Recording({text: [value] * 8}), TASKS)
 
 
 def test_a_pair_that_ranked_cannot_score_is_zero_and_counted(cache: Path) -> None:
-    broken = Hashed(**{"a dog": [0.0] * 6, "the river": [0.0] * 6})
+    broken = Recording({"a dog": [0.0] * 8, "the river": [0.0] * 8})
     scorer = Ranked(corpus=CORPUS, size=20)
-    found, whole = (scorer.pair_scores(source, PAIRS) for source in (broken, Hashed()))
+    found, whole = (scorer.pair_scores(source, TASKS) for source in (broken, Recording()))
     assert {task: scores.undefined for task, scores in found.items()} == {"first": 3, "second": 2, "none": 0}
     assert found["first"].scores.tolist() == [0, 0, 0, whole["first"].scores[3]]
     assert found["second"].scores.tolist() == [0, 0]
@@ -236,15 +201,18 @@ def test_ranked_holds_a_block_of_rankings_at_a_time(cache: Path, monkeypatch: py
     real = rank_vectors.rank_vectors
     monkeypatch.setattr(rank_vectors, "rank_vectors", spy)
     many = [f"sentence {i}" for i in range(1100)]
-    Ranked(corpus=CORPUS, size=30).pair_scores(Hashed(), {"many": (many, many[::-1])})
+    Ranked(corpus=CORPUS, size=30).pair_scores(Recording(), {"many": (many, many[::-1])})
     assert sizes == [(512, 30)] * 4 + [(76, 30)] * 2
 
 
 def test_each_sentence_passes_once(cache: Path) -> None:
-    every = sorted({sentence for sides in PAIRS.values() for side in sides for sentence in side})
-    ranked = Hashed()
-    Ranked(corpus=CORPUS, size=20).pair_scores(ranked, PAIRS)
+    every = sorted({sentence for sides in TASKS.values() for side in sides for sentence in side})
+    ranked = Recording()
+    Ranked(corpus=CORPUS, size=20).pair_scores(ranked, TASKS)
     assert sorted(ranked.passed) == sorted([*drawn(20, 42), *every])
+
+
+VectorMap = Callable[[torch.Tensor], torch.Tensor]
 
 
 def texts_of(split: str) -> list[str]:
@@ -252,7 +220,7 @@ def texts_of(split: str) -> list[str]:
 
 
 def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every encoder's vectors are Hashed's of its pooling and the text, every set's pairs are those of texts_of."""
+    """Every encoder's vectors come from a hash of its pooling and the text; every set's pairs are those of texts_of."""
 
     def own(task: str, data: Path | None) -> EvalDataset:
         texts = texts_of(task)
@@ -263,7 +231,7 @@ def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hashed(pooling: str, sentences: Sequence[str]) -> torch.Tensor:
-    return Hashed().encode([f"{pooling} {sentence}" for sentence in sentences])
+    return Recording().encode([f"{pooling} {sentence}" for sentence in sentences])
 
 
 def test_fits_are_on_all_splits_of_a_task_and_once_for_the_same_texts(
@@ -277,7 +245,7 @@ def test_fits_are_on_all_splits_of_a_task_and_once_for_the_same_texts(
         return whitening(vectors, dims)
 
     monkeypatch.setattr(scorers, "whitening", spy)
-    tasks = dict.fromkeys(("sts12", "stsb", "stsb_dev", "sickr", "sickr_dev", "sts16"), PAIRS["first"])
+    tasks = dict.fromkeys(("sts12", "stsb", "stsb_dev", "sickr", "sickr_dev", "sts16"), TASKS["first"])
     found = Whitened(dims=4).pair_scores(encoder, tasks)
     stsb, sickr = (f"{name}_train {name}_dev {name}".split() for name in ("stsb", "sickr"))
     for vectors, splits in zip(fitted, (["sts12"], stsb, sickr, ["sts16"]), strict=True):
@@ -297,20 +265,20 @@ def test_whitened_and_flowed_score_under_their_pooling_and_fit(
     def scores(scorer: Scorer) -> list[float]:
         return scorer.pair_scores(encoder, tasks)["few"].scores.tolist()
 
-    def expected(pooling: str, fit: Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]) -> list[float]:
+    def expected(pooling: str, fit: Callable[[torch.Tensor], VectorMap]) -> list[float]:
         own = [split[start::2] for split in map(texts_of, ("one", "few")) for start in (0, 1)]
         mapping = fit(hashed(pooling, [text for side in own for text in side]))
         first, second = (mapping(hashed(pooling, side)).tolist() for side in tasks["few"])
         return [cosine(*pair) for pair in zip(first, second, strict=True)]
 
-    def flow(seed: int) -> Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]:
+    def whitened(x: torch.Tensor) -> VectorMap:
+        return whitening(x, 4)
+
+    def flow(seed: int) -> Callable[[torch.Tensor], VectorMap]:
         return lambda x: lambda vectors: fit_flow(x, seed=seed)(vectors)[0]
 
-    whitened = expected("layer1_last_mean", lambda x: whitening(x, 4))
-    assert scores(Whitened(dims=4)) == pytest.approx(whitened, abs=1e-9)
-    assert scores(Whitened(dims=4, pooling="cls")) == pytest.approx(
-        expected("cls", lambda x: whitening(x, 4)), abs=1e-9
-    )
+    assert scores(Whitened(dims=4)) == pytest.approx(expected("layer1_last_mean", whitened), abs=1e-9)
+    assert scores(Whitened(dims=4, pooling="cls")) == pytest.approx(expected("cls", whitened), abs=1e-9)
     assert scores(Flowed()) == pytest.approx(expected("top2_mean", flow(42)), abs=1e-6)
     assert scores(Flowed(seed=4)) == scores(Flowed(seed=4)) == pytest.approx(expected("top2_mean", flow(4)), abs=1e-6)
     assert scores(Flowed(seed=4)) != scores(Flowed())
@@ -322,7 +290,7 @@ def test_whitened_and_flowed_score_under_their_pooling_and_fit(
 def test_a_corpus_takes_the_place_of_the_tasks_texts(cache: Path, encoder: Encoder, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("\n".join(synthetic.sentences(300)))
     mine = Corpus("mine", 300)
-    tasks = {"stsb": PAIRS["first"]}  # whose own texts are not available here
+    tasks = {"stsb": TASKS["first"]}  # whose own texts are not available here
     for scorer in (Whitened(dims=50, corpus=mine), Flowed(corpus=mine), Ranked(corpus=mine, size=30)):
         found = scorer.pair_scores(encoder, tasks, data=tmp_path)
         expected = replace(scorer, corpus=CORPUS).pair_scores(encoder, tasks)
@@ -343,19 +311,19 @@ def test_whitened_reads_the_first_tokens_only(cache: Path, encoder: Encoder) -> 
 def test_states_behind_a_layer_norm_span_a_dimension_less(cache: Path, encoder: Encoder) -> None:
     """The normalisation takes a direction out of the last layer's states and of their means."""
     with pytest.raises(ValueError, match="whitening 128 dimensions from 300 vectors that span fewer"):
-        Whitened(pooling="mean", corpus=CORPUS).pair_scores(encoder, PAIRS)
-    Whitened(pooling="mean", corpus=CORPUS, dims=127).pair_scores(encoder, PAIRS)
+        Whitened(pooling="mean", corpus=CORPUS).pair_scores(encoder, TASKS)
+    Whitened(pooling="mean", corpus=CORPUS, dims=127).pair_scores(encoder, TASKS)
 
 
 def test_the_cosine_is_under_the_encoders_own_template_or_another(encoder: Encoder) -> None:
     own, other = '"{}" means [MASK].', "{} is [MASK] ."
     prompted = encoder.with_pooling("mask", own)
     for scorer, template in ((Cosine(), own), (Cosine("mask", other), other)):
-        found = scorer.pair_scores(prompted, PAIRS)["second"].scores.tolist()
-        sides = (encoder.with_pooling("mask", template).encode(side).tolist() for side in PAIRS["second"])
+        found = scorer.pair_scores(prompted, TASKS)["second"].scores.tolist()
+        sides = (encoder.with_pooling("mask", template).encode(side).tolist() for side in TASKS["second"])
         assert found == pytest.approx([cosine(*pair) for pair in zip(*sides, strict=True)], abs=1e-5)
-    assert Cosine("cls").pair_scores(prompted, PAIRS)["second"].scores.tolist() == pytest.approx(
-        Cosine().pair_scores(encoder, PAIRS)["second"].scores.tolist(), abs=1e-6
+    assert Cosine("cls").pair_scores(prompted, TASKS)["second"].scores.tolist() == pytest.approx(
+        Cosine().pair_scores(encoder, TASKS)["second"].scores.tolist(), abs=1e-6
     )
 
 
@@ -364,9 +332,9 @@ def test_word_vectors_have_no_pooling(cache: Path) -> None:
     words = WordVectors("words", {"a": 0, "cat": 1, "dog": 2, "the": 3}, table)
     for scorer in (Whitened(), Flowed(), Cosine("mean")):
         with pytest.raises(ValueError, match=r"words: word vectors have no pooling, got '.*mean'"):
-            scorer.pair_scores(words, PAIRS)
-    assert Cosine().pair_scores(words, PAIRS)["first"].undefined == 1
-    assert Ranked(corpus=CORPUS, size=20).pair_scores(words, PAIRS)["first"].undefined == 1
+            scorer.pair_scores(words, TASKS)
+    assert Cosine().pair_scores(words, TASKS)["first"].undefined == 1
+    assert Ranked(corpus=CORPUS, size=20).pair_scores(words, TASKS)["first"].undefined == 1
 
 
 digests = st.integers().map(lambda n: hashlib.sha256(str(n).encode()).hexdigest())
@@ -396,6 +364,8 @@ def test_text_forms_of_every_kind_differ() -> None:
     kinds = [Cosine(), Cosine("mask", "{} [MASK]"), Ranked(corpus=CORPUS, size=9), Whitened(), Flowed()]
     assert len({str(scorer) for scorer in kinds}) == len(kinds)
     assert str(kinds[2]) == "rank 0.1 of 9 from synthetic:300 seed 42"
+    assert (str(Cosine()), str(Cosine("mean"))) == ("cosine", "cosine mean")
+    assert len({str(Cosine(pooling)) for pooling in (None, *WITHOUT_TEMPLATE)}) == 6
 
 
 @pytest.mark.parametrize(
@@ -406,6 +376,8 @@ def test_text_forms_of_every_kind_differ() -> None:
         (Ranked, {"similarity": "exact_cosine"}, "similarity must be one of rank, centred, got 'exact_cosine'"),
         (Ranked, {"size": 1}, "size must be from 2 to 300, got 1"),
         (Ranked, {"size": 301}, "size must be from 2 to 300, got 301"),
+        (Cosine, {"pooling": "max"}, "pooling must be one of cls, mean, .*, got 'max'"),
+        (Cosine, {"pooling": "mask"}, "the pooling mask and a template go together, got 'mask' and ''"),
         (Whitened, {"pooling": "max"}, "pooling must be one of cls, .*, got 'max'"),
         (Whitened, {"pooling": "mask"}, "the pooling mask and a template go together"),
         (Flowed, {"pooling": "max"}, "pooling must be one of cls, .*, got 'max'"),
@@ -548,7 +520,7 @@ def test_an_undefined_cosine_stays_undefined_also_of_equal_vectors() -> None:
     assert (scores.tolist(), undefined) == ([0, 0, 1], 2)
 
 
-def test_the_tasks_that_keep_sentevals_noise_are_those_of_the_record() -> None:
+def test_the_tasks_scored_with_sentevals_rounding_noise_are_those_of_the_record() -> None:
     with (ROOT / "mlruns/results.csv").open() as file:
         recorded = {row["task"] for row in csv.DictReader(file)}
     assert recorded == suite.RECORDED

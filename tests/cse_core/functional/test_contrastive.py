@@ -1,4 +1,4 @@
-"""Pieces of contrastive losses by loops in exact enough numbers, where digits are easily lost."""
+"""Parts of contrastive losses against loops, and their digits where these are easily lost."""
 
 import math
 from fractions import Fraction
@@ -39,7 +39,7 @@ def test_log_one_minus_softmax_is_exact_next_to_one(m: int, seed: int, scale: fl
         assert row == pytest.approx(complement_loop(expected), rel=1e-9, abs=1e-300)
 
 
-def test_its_gradient_is_its_slope() -> None:
+def test_the_gradient_of_log_one_minus_softmax_is_its_slope() -> None:
     logits = (3 * drawn(3, 4, seed=2)).requires_grad_()
     log_one_minus_softmax(logits).sum().backward()
     (expected,) = slopes(lambda x: sum(sum(complement_loop(row)) for row in x.tolist()), logits)
@@ -94,7 +94,7 @@ def by_loops(view1: Tensor, view2: Tensor, temperature: float) -> float:
 
 
 @given(st.integers(1, 5), st.integers(1, 6), st.sampled_from([0.05, 0.1, 1.0]), st.integers(0, 1000))
-def test_it_is_the_equation(n: int, d: int, temperature: float, seed: int) -> None:
+def test_nt_xent_is_its_equation(n: int, d: int, temperature: float, seed: int) -> None:
     view1, view2 = drawn(n, d, seed=seed), drawn(n, d, seed=seed + 1)
     expected = by_loops(view1, view2, temperature)
     assert nt_xent(view1, view2, temperature).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
@@ -102,14 +102,14 @@ def test_it_is_the_equation(n: int, d: int, temperature: float, seed: int) -> No
     assert nt_xent(3 * view1, 0.5 * view2, temperature).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_of_equal_views_and_right_angles_it_is_known() -> None:
+def test_nt_xent_of_equal_views_at_right_angles_has_a_closed_form() -> None:
     """n orthogonal pairs of equal vectors: log(1 + (2n - 2) e^{-1/t}); a single pair has no negatives."""
     for n in (1, 2, 5):
         found = nt_xent(torch.eye(n, dtype=torch.float64), 2 * torch.eye(n, dtype=torch.float64), 0.1).item()
         assert found == pytest.approx(math.log1p((2 * n - 2) * math.exp(-10)), rel=1e-9, abs=1e-15)
 
 
-def test_equal_views_still_have_a_gradient() -> None:
+def test_nt_xent_of_equal_views_still_has_a_gradient() -> None:
     """Without views and dropout: both sides are one tensor, and the other sentences push it away."""
     view = drawn(4, 3, seed=1, gradient=True)
     nt_xent(view, view, 0.1).backward()
@@ -117,6 +117,6 @@ def test_equal_views_still_have_a_gradient() -> None:
     assert view.grad.abs().min() > 1e-9
 
 
-def test_its_gradient_is_that_of_the_loops() -> None:
+def test_the_gradient_of_nt_xent_is_its_slope() -> None:
     view1, view2 = drawn(3, 4, seed=1, gradient=True), drawn(3, 4, seed=2, gradient=True)
     assert torch.autograd.gradcheck(lambda a, b: nt_xent(a, b, 0.3), (view1, view2))

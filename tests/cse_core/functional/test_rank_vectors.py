@@ -32,14 +32,11 @@ from cse_core.method import Batch
 from cse_core.methods.rankencoder import RankEncoder, rank_loss
 from cse_core.run import Corpus, Pretrained
 from tests.support.encoders import wiki_tiny
+from tests.support.method_oracles import drawn
 from tests.support.method_steps import encoder_for
 
 seeds = st.integers(0, 10_000)
 rules = st.sampled_from(["order", "average"])
-
-
-def draw(n: int, d: int, seed: int) -> torch.Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
@@ -47,7 +44,7 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def test_sentences_that_share_a_row_of_the_corpus_tie() -> None:
-    a, b, corpus = draw(5, 4, 0), draw(5, 4, 1), draw(6, 4, 2)
+    a, b, corpus = drawn(5, 4, seed=0), drawn(5, 4, seed=1), drawn(6, 4, seed=2)
     places = torch.tensor([0, 3, 3, 1, 5, 2, 3, 4, 4, 0])
     found = pair_rank_similarity(a, b, corpus, places=places)
     expected = [rho(x, y, corpus[places]) for x, y in zip(a, b, strict=True)]
@@ -62,7 +59,7 @@ def rho(a: torch.Tensor, b: torch.Tensor, corpus: torch.Tensor) -> float:
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(4, 40), seeds, rules)
 def test_inner_products_of_rank_vectors_are_spearmans_rho(n: int, m: int, size: int, seed: int, ties: str) -> None:
-    a, b, corpus = draw(n, 4, seed), draw(m, 4, seed + 1), draw(size, 4, seed + 2)
+    a, b, corpus = drawn(n, 4, seed=seed), drawn(m, 4, seed=seed + 1), drawn(size, 4, seed=seed + 2)
     found = rank_similarity(a, b, corpus, ties)
     assert found.shape == (n, m)
     for i in range(n):
@@ -103,11 +100,11 @@ def test_equal_cosines_have_different_ranks_by_order(size: int, seed: int) -> No
 
 @given(st.integers(2, 6), st.integers(2, 50), seeds, rules)
 def test_rank_vectors_are_centred_of_unit_norm_and_blind_to_lengths(n: int, size: int, seed: int, ties: str) -> None:
-    a, corpus = draw(n, 4, seed), draw(size, 4, seed + 1)
+    a, corpus = drawn(n, 4, seed=seed), drawn(size, 4, seed=seed + 1)
     u = rank_vectors(a, corpus, ties)
     assert u.sum(1).tolist() == pytest.approx([0] * n, abs=1e-9)
     assert u.norm(dim=1).tolist() == pytest.approx([1] * n)
-    lengths = draw(size, 1, seed + 2).abs() + 0.1
+    lengths = drawn(size, 1, seed=seed + 2).abs() + 0.1
     assert torch.equal(rank_vectors(8 * a, corpus * lengths, ties), u)
     assert torch.allclose(rank_similarity(a, -a, corpus, ties).diagonal(), torch.tensor(-1.0).double())
 
@@ -121,14 +118,14 @@ def test_a_corpus_that_is_all_the_same_gives_no_ranking() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_vector_that_is_not_finite_is_refused(value: float) -> None:
     for side in range(3):
-        a, b, corpus = given = [draw(3, 4, 0), draw(3, 4, 1), draw(9, 4, 2)]
+        a, b, corpus = given = [drawn(3, 4, seed=0), drawn(3, 4, seed=1), drawn(9, 4, seed=2)]
         given[side][1] = value
         with pytest.raises(ValueError, match="a ranking needs finite vectors, got one with NaN or infinity"):
             pair_rank_similarity(a, b, corpus)
 
 
 def test_a_zero_vector_ranks_nothing() -> None:
-    a, b, corpus = draw(3, 4, 0), draw(3, 4, 1), draw(9, 4, 2)
+    a, b, corpus = drawn(3, 4, seed=0), drawn(3, 4, seed=1), drawn(9, 4, seed=2)
     expected = pair_rank_similarity(a, b, corpus)
     a[1], b[1], b[2] = 0.0, 0.0, 0.0
     found = pair_rank_similarity(a, b, corpus)
@@ -136,7 +133,7 @@ def test_a_zero_vector_ranks_nothing() -> None:
 
 
 def test_single_precision_keeps_the_order_of_a_large_corpus() -> None:
-    a, corpus = draw(2, 8, 0).float(), draw(20_000, 8, 1).float()
+    a, corpus = drawn(2, 8, seed=0).float(), drawn(20_000, 8, seed=1).float()
     expected = rho(a[0].double(), a[1].double(), corpus.double())
     for ties in ("order", "average"):
         assert rank_similarity(a[:1], a[1:], corpus, ties).item() == pytest.approx(expected, abs=2e-6)
@@ -181,7 +178,7 @@ def test_mean_ranks_in_single_precision_are_scipys(levels: int) -> None:
 @pytest.mark.parametrize("decimals", [2, 9])
 def test_the_gpus_way_to_rank_is_the_cpus(average: bool, decimals: int) -> None:
     """Run on the CPU here; with two decimals nearly all are tied."""
-    scores = draw(3, 10_000, decimals).float().round(decimals=decimals) + 0.0  # one zero
+    scores = drawn(3, 10_000, seed=decimals).float().round(decimals=decimals) + 0.0  # one zero
     ranks = (torch.arange(10_000, dtype=torch.float64) / 10_000 - 0.5).float() / 30
     expected = _assign_ranks(scores, ranks, average=average)
     assert (_assign_ranks_by_sorting(scores, ranks, average=average) - expected).abs().max() < 1e-8
@@ -189,7 +186,7 @@ def test_the_gpus_way_to_rank_is_the_cpus(average: bool, decimals: int) -> None:
 
 @given(st.integers(3, 30), seeds, rules)
 def test_without_lengths_taken_out_the_corpus_is_ranked_by_inner_product(size: int, seed: int, ties: str) -> None:
-    a, corpus = draw(2, 4, seed), draw(size, 4, seed + 1) * draw(size, 1, seed + 2).exp()
+    a, corpus = drawn(2, 4, seed=seed), drawn(size, 4, seed=seed + 1) * drawn(size, 1, seed=seed + 2).exp()
     products = [[dot(v, c) for c in corpus.tolist()] for v in a.tolist()]
     ranks = [[sum(other < score for other in row) - (size - 1) / 2 for score in row] for row in products]
     expected = [[r / math.hypot(*row) for r in row] for row in ranks]
@@ -203,14 +200,14 @@ def test_without_lengths_taken_out_the_corpus_is_ranked_by_inner_product(size: i
 @pytest.mark.slow
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 12), seeds, st.booleans(), rules)
 def test_blocks_change_nothing(n: int, m: int, block: int, seed: int, normalise: bool, ties: str) -> None:
-    a, b, corpus = draw(n, 3, seed), draw(m, 3, seed + 1), draw(15, 3, seed + 2)
+    a, b, corpus = drawn(n, 3, seed=seed), drawn(m, 3, seed=seed + 1), drawn(15, 3, seed=seed + 2)
     options: dict[str, Any] = {"ties": ties, "normalise": normalise}
     whole = rank_vectors(a, corpus, **options) @ rank_vectors(b, corpus, **options).T
     assert torch.allclose(rank_similarity(a, b, corpus, block=block, **options), whole, atol=1e-12)
     itself = rank_vectors(a, corpus, **options)
     for other in (a, a.clone()):
         assert torch.allclose(rank_similarity(a, other, corpus, block=block, **options), itself @ itself.T, atol=1e-12)
-    some = draw(n, 3, seed + 3)
+    some = drawn(n, 3, seed=seed + 3)
     pairs = pair_rank_similarity(a, some, corpus, block=block, **options)
     assert torch.allclose(pairs, rank_similarity(a, some, corpus, **options).diagonal(), atol=1e-12)
 
@@ -230,19 +227,19 @@ def test_no_more_than_two_blocks_of_rankings_are_held(which: Any, block: int, mo
         return found
 
     monkeypatch.setattr(rankings, "rank_vectors", spy)
-    a = draw(11, 3, 0)
-    which(a, draw(11, 3, 1), draw(9, 3, 2), block=block)
+    a = drawn(11, 3, seed=0)
+    which(a, drawn(11, 3, seed=1), drawn(9, 3, seed=2), block=block)
     assert max(sizes) <= 2 * block
     assert max(sizes) >= min(11, block) * 2 - 1  # the spy sees what is held
     calls[0], parts = 0, math.ceil(11 / block)
     sizes.clear()
-    rank_similarity(a, a, draw(9, 3, 2), block=block)
+    rank_similarity(a, a, drawn(9, 3, seed=2), block=block)
     assert max(sizes) <= 2 * block
     assert calls[0] == 1 + parts * (parts - 1) // 2  # the first, and each pair's right one: the next left is kept
 
 
 def r(a: torch.Tensor, b: torch.Tensor, corpus: torch.Tensor, normalise: bool = True) -> float:
-    """Pearson's r of two vectors' cosines, else inner products, with the corpus."""
+    """Pearson's r of two vectors' cosines with the corpus, or of their inner products."""
     products = (
         [math.fsum((v * c).tolist()) / (v.norm() * (c.norm() if normalise else 1)) for c in corpus] for v in (a, b)
     )
@@ -253,7 +250,7 @@ def r(a: torch.Tensor, b: torch.Tensor, corpus: torch.Tensor, normalise: bool = 
 def test_inner_products_of_centred_vectors_are_pearsons_r(
     n: int, m: int, size: int, seed: int, normalise: bool
 ) -> None:
-    a, b, corpus = draw(n, 4, seed), draw(m, 4, seed + 1), draw(size, 4, seed + 2)
+    a, b, corpus = drawn(n, 4, seed=seed), drawn(m, 4, seed=seed + 1), drawn(size, 4, seed=seed + 2)
     found = rank_similarity(a, b, corpus, block=2, normalise=normalise, similarity="centred")
     expected = [[r(x, y, corpus, normalise) for y in b] for x in a]
     assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-9)
@@ -264,7 +261,7 @@ def test_inner_products_of_centred_vectors_are_pearsons_r(
 
 @given(st.integers(1, 5), st.integers(2, 30), seeds)
 def test_centred_vectors_are_centred_of_unit_norm_and_blind_to_lengths(n: int, size: int, seed: int) -> None:
-    a, corpus, lengths = draw(n, 4, seed), draw(size, 4, seed + 1), draw(size, 1, seed + 2).exp()
+    a, corpus, lengths = drawn(n, 4, seed=seed), drawn(size, 4, seed=seed + 1), drawn(size, 1, seed=seed + 2).exp()
     found = centred_vectors(a, corpus)
     assert torch.allclose(found.sum(1), torch.zeros(n).double(), atol=1e-9)
     assert torch.allclose(found.norm(dim=1), torch.ones(n).double())
@@ -274,12 +271,12 @@ def test_centred_vectors_are_centred_of_unit_norm_and_blind_to_lengths(n: int, s
 def test_what_does_not_vary_has_no_direction() -> None:
     """Rounding must not become a direction: 0.1's mean over a thousand sentences is 0.1 to the bit."""
     corpus = torch.tensor([[0.1, 0.7, 0.2]]).expand(1_001, 3)
-    assert not centred_vectors(draw(4, 3, 0).float(), corpus).any()
-    assert not centred_vectors(torch.zeros(2, 3), draw(9, 3, 1).float()).any()
+    assert not centred_vectors(drawn(4, 3, seed=0).float(), corpus).any()
+    assert not centred_vectors(torch.zeros(2, 3), drawn(9, 3, seed=1).float()).any()
 
 
 def test_ranks_and_centred_cosines_are_the_two_profiles() -> None:
-    a, corpus = draw(3, 4, 0), draw(30, 4, 1)
+    a, corpus = drawn(3, 4, seed=0), drawn(30, 4, seed=1)
     assert torch.equal(profile_vectors(a, corpus, "average"), rank_vectors(a, corpus, "average"))
     assert torch.equal(profile_vectors(a, corpus, similarity="centred"), centred_vectors(a, corpus))
     assert not torch.allclose(profile_vectors(a, corpus), centred_vectors(a, corpus), atol=0.01)
@@ -295,7 +292,7 @@ def test_rankencoder_learns_pearsons_r_with_centred_cosines() -> None:
     encoder, texts = encoder_for(method), ["a cat sat", "the river rose", "snow fell", "no"]
     tokens = pad(method.examples(texts, encoder.tokenizer, 8)["text"], encoder.pad_id)
     modules = method.modules(encoder, torch.Generator().manual_seed(2))
-    base, corpus = draw(4, 6, 0).float(), torch.nn.functional.normalize(draw(40, 6, 1).float(), dim=-1)
+    base, corpus = drawn(4, 6, seed=0).float(), torch.nn.functional.normalize(drawn(40, 6, seed=1).float(), dim=-1)
     batch = Batch(torch.arange(4), {"text": tokens}, torch.Generator().manual_seed(1))
     loss = method.loss(encoder.train(), batch, modules, {"base_first": base, "corpus": corpus})
     assert loss.views is not None

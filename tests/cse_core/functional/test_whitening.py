@@ -1,7 +1,6 @@
 """Whitening against covariances, the Mahalanobis form of its cosines, and sentences of STS-B."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +13,12 @@ from cse_core.data.senteval import pairs
 from cse_core.evaluation.scorers import Pairs, Whitened, whitening
 from cse_core.models.embedding_cache import CachedEncoder
 from tests.support.encoders import wiki_tiny
-
-
-def normal(n: int, d: int, seed: int) -> torch.Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
+from tests.support.method_oracles import cosine, drawn
 
 
 @given(st.integers(1, 6), st.integers(0, 40), st.integers(0, 1000))
 def test_whitened_texts_have_the_identity_as_covariance(d: int, more: int, seed: int) -> None:
-    x = (normal(2 * d + 2 + more, d, seed) @ normal(d, d, seed + 1)).float() + 3
+    x = (drawn(2 * d + 2 + more, d, seed=seed) @ drawn(d, d, seed=seed + 1)).float() + 3
     for dims in (None, *range(1, d + 1)):
         found = whitening(x, dims)(x)
         assert found.dtype == torch.float64
@@ -37,8 +29,9 @@ def test_whitened_texts_have_the_identity_as_covariance(d: int, more: int, seed:
 
 
 def test_whitening_keeps_the_directions_of_the_largest_variance() -> None:
-    spread, turn = torch.tensor([0.1, 5.0, 1.0, 20.0]).double(), torch.linalg.qr(normal(4, 4, 0))[0]
-    latent = torch.linalg.qr(normal(50, 4, 1) - normal(50, 4, 1).mean(0))[0] * math.sqrt(50)  # uncorrelated exactly
+    spread, turn = torch.tensor([0.1, 5.0, 1.0, 20.0]).double(), torch.linalg.qr(drawn(4, 4, seed=0))[0]
+    # The columns are exactly uncorrelated.
+    latent = torch.linalg.qr(drawn(50, 4, seed=1) - drawn(50, 4, seed=1).mean(0))[0] * math.sqrt(50)
     latent = latent - latent.mean(0)
     found = whitening((latent * spread @ turn).float(), 2)((latent * spread @ turn).float())
     agreement = (found.T @ latent / 50).abs()
@@ -47,8 +40,8 @@ def test_whitening_keeps_the_directions_of_the_largest_variance() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 1000))
 def test_whitened_cosines_are_mahalanobis_and_blind_to_any_affine_map(d: int, seed: int) -> None:
-    x, a, b = normal(30, d, seed), normal(4, d, seed + 1), normal(4, d, seed + 2)
-    mapping, shift = normal(d, d, seed + 3) + 3 * torch.eye(d), normal(1, d, seed + 4)
+    x, a, b = drawn(30, d, seed=seed), drawn(4, d, seed=seed + 1), drawn(4, d, seed=seed + 2)
+    mapping, shift = drawn(d, d, seed=seed + 3) + 3 * torch.eye(d), drawn(1, d, seed=seed + 4)
     inverse, mean = np.linalg.inv(np.cov(x.numpy(), rowvar=False, bias=True)), x.mean(0)
     (u, v), centred = (whitening(x)(side) for side in (a, b)), [(side - mean).numpy() for side in (a, b)]
     moved = whitening(x @ mapping + shift)
@@ -61,7 +54,7 @@ def test_whitened_cosines_are_mahalanobis_and_blind_to_any_affine_map(d: int, se
 
 
 def test_whitening_refuses_what_it_cannot_do() -> None:
-    x = normal(30, 5, 0)
+    x = drawn(30, 5, seed=0)
     for dims in (-1, 0, 6):
         with pytest.raises(ValueError, match=f"whitening to {dims} of 5 dimensions: expected 1 to 5"):
             whitening(x, dims)

@@ -1,6 +1,7 @@
-"""Clauses: expected cuts of invented sentences and what holds of every text; the three pairings in closed form."""
+"""Clauses: expected cuts of invented sentences, and what holds for every text. The three pairings in closed form."""
 
 import time
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ texts = st.one_of(
     st.lists(st.sampled_from(VOCABULARY.split()), max_size=25).map(" ".join),
     st.text('ab,;:–() \n\u00a0"that.', max_size=40),
 )
+Pairing = Callable[[Sequence[str]], list[tuple[str, str, str]]]
 unit_lists = st.lists(st.sampled_from(["a", "bb", "ccc dd", "e f g h", "ii jj kk"]), max_size=9)
 
 
@@ -81,13 +83,13 @@ unit_lists = st.lists(st.sampled_from(["a", "bb", "ccc dd", "e f g h", "ii jj kk
         "So: he left.",
     ],
 )
-def test_expected_cuts(cut: str) -> None:
+def test_a_text_is_cut_where_it_is_expected(cut: str) -> None:
     text = cut.replace("| ", "")
     assert " | ".join(clauses(text)) == cut
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", [""]), (" \n ", [""]), ("mill", ["mill"]), ("; –", ["; –"])])
-def test_texts_that_are_hardly_any(text: str, expected: list[str]) -> None:
+def test_a_text_of_hardly_any_words_is_one_clause(text: str, expected: list[str]) -> None:
     assert clauses(text) == expected
 
 
@@ -99,25 +101,17 @@ def test_clauses_are_the_text_in_order(text: str) -> None:
     assert len(found) == 1 or min(len(clause.split()) for clause in found) >= 2
 
 
-@given(unit_lists)
-def test_overlapping_is_every_neighbouring_pair(units: list[str]) -> None:
+@pytest.mark.parametrize(("pairing", "step"), [(overlapping, 1), (adjacent, 2)])
+@given(units=unit_lists)
+def test_overlapping_is_every_neighbouring_pair_and_adjacent_every_second(
+    pairing: Pairing, step: int, units: list[str]
+) -> None:
     expected = []
-    for i in range(len(units) - 1):
+    for i in range(0, len(units) - 1, step):
         triple = (units[i] + " " + units[i + 1], units[i], units[i + 1])
         if triple not in expected:
             expected.append(triple)
-    assert overlapping(units) == expected
-
-
-@given(unit_lists)
-def test_adjacent_is_every_second_pair(units: list[str]) -> None:
-    expected = []
-    for i in range(0, len(units), 2):
-        if i + 1 < len(units):
-            triple = (units[i] + " " + units[i + 1], units[i], units[i + 1])
-            if triple not in expected:
-                expected.append(triple)
-    assert adjacent(units) == expected
+    assert pairing(units) == expected
 
 
 @given(unit_lists, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.5]))
@@ -147,12 +141,12 @@ def test_an_anchor_is_its_parts_and_comes_once(units: list[str]) -> None:
 @pytest.mark.parametrize(
     ("n", "pairs", "neighbours", "nodes"), [(0, 0, 0, 0), (1, 0, 0, 0), (2, 1, 1, 1), (3, 1, 2, 2)]
 )
-def test_few_units(n: int, pairs: int, neighbours: int, nodes: int) -> None:
+def test_few_units_have_few_pairs(n: int, pairs: int, neighbours: int, nodes: int) -> None:
     units = ["a1", "b2", "c3"][:n]
     assert (len(adjacent(units)), len(overlapping(units)), len(subsuming(units, 1.0))) == (pairs, neighbours, nodes)
 
 
-def test_five_units() -> None:
+def test_the_three_pairings_of_four_or_five_units() -> None:
     assert adjacent(["a", "b", "c", "d", "e"]) == [("a b", "a", "b"), ("c d", "c", "d")]
     assert overlapping(list("abcd")) == [("a b", "a", "b"), ("b c", "b", "c"), ("c d", "c", "d")]
     assert subsuming(list("abcde"), 1.0) == [("a b c d e", "a b c", "d e"), ("a b c", "a b", "c"), ("d e", "d", "e")]

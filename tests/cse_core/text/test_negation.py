@@ -1,4 +1,4 @@
-"""Negation: the paper's rule over hand-made parses, the word lists against labels by hand, and what always holds."""
+"""Negation: the paper's rule over hand-made parses, word lists against hand-made labels, and what always holds."""
 
 import re
 import sys
@@ -22,7 +22,7 @@ sentences = st.lists(st.sampled_from(VOCABULARY.split()), min_size=1, max_size=2
 
 
 def tokens(parse: str) -> list[SimpleNamespace]:
-    """Stand-ins for spaCy's tokens from `text/dep/tag/lemma`; "+" before a token: no blank before it; "_": nothing."""
+    """Stand-ins for spaCy's tokens, from `text/dep/tag/lemma`. A "+" means no blank before the token; "_", no value."""
     parts = parse.split()
     found = []
     for part, following in zip(parts, [*parts[1:], "+"], strict=True):
@@ -67,28 +67,17 @@ def negation(text: str) -> str:
         ("Not/neg all/nsubj left/ROOT/VBD/leave +.", "All left."),
         ("He was/aux not/neg and did/aux not/neg go/ROOT/VB/go", "He was and did not go"),
         ("Not/neg", ""),
-    ],
-)
-def test_the_rule_over_a_parse(parse: str, expected: str) -> None:
-    assert negate(tokens(parse)) == expected
-
-
-@pytest.mark.parametrize(
-    ("parse", "expected"),
-    [
+        # an auxiliary after the root
         ("He asked/ROOT/VBD/ask them to/aux leave/xcomp/VB/leave", "He asked them to not leave"),
-        (
-            "It is/ROOT/VBZ/be a town that was/auxpass burnt/relcl/VBN/burn",
-            "It is a town that was not burnt",
-        ),
+        ("It is/ROOT/VBZ/be a town that was/auxpass burnt/relcl/VBN/burn", "It is a town that was not burnt"),
         ("Towns/ROOT/NNS/town to/aux see", "Towns to not see"),
     ],
 )
-def test_an_auxiliary_after_the_root(parse: str, expected: str) -> None:
+def test_a_parsed_text_is_negated_by_the_papers_rule(parse: str, expected: str) -> None:
     assert negate(tokens(parse)) == expected
 
 
-def test_agreement_with_the_labels_by_hand() -> None:
+def test_so_many_negations_agree_with_the_labels_by_hand() -> None:
     """The rules were tuned on the first half only; a change of these counts is a change of the negations."""
     assert len(LABELS) == len({row[0] for row in LABELS}) == 120
     assert all(text != label for text, label in LABELS)
@@ -108,25 +97,18 @@ def test_agreement_with_the_labels_by_hand() -> None:
         *(("grumble", "grumbled"), ("hum", "hummed"), ("vary", "varied"), ("tarry", "tarried"), ("hiss", "hissed")),
     ],
 )
-def test_past_tenses_and_their_bases(base: str, past: str) -> None:
+def test_a_past_tense_becomes_did_not_and_its_base(base: str, past: str) -> None:
     assert negation(f"They {past} the old one.") == f"They did not {base} the old one."
 
 
 @pytest.mark.parametrize(
     ("base", "third"),
     [
-        *(
-            ("go", "goes"),
-            ("have", "has"),
-            ("study", "studies"),
-            ("use", "uses"),
-            ("pass", "passes"),
-            ("teach", "teaches"),
-        ),
-        *(("lie", "lies"), ("play", "plays"), ("produce", "produces"), ("buzz", "buzzes")),
+        *(("go", "goes"), ("have", "has"), ("study", "studies"), ("use", "uses"), ("pass", "passes")),
+        *(("teach", "teaches"), ("lie", "lies"), ("play", "plays"), ("produce", "produces"), ("buzz", "buzzes")),
     ],
 )
-def test_third_persons_and_their_bases(base: str, third: str) -> None:
+def test_a_third_person_becomes_does_not_and_its_base(base: str, third: str) -> None:
     assert negation(f"She {third} the old one.") == f"She does not {base} the old one."
 
 
@@ -176,12 +158,12 @@ def test_third_persons_and_their_bases(base: str, third: str) -> None:
         (" ", "Not"),
     ],
 )
-def test_the_word_lists(text: str, expected: str) -> None:
+def test_a_text_without_a_parse_is_negated_by_the_word_lists(text: str, expected: str) -> None:
     assert negation(text) == expected
 
 
 @given(st.one_of(sentences, st.text("abN 't\u2019.,-\n\u00a0\"é中1_", max_size=40)))
-def test_the_guessed_parse_is_the_text(text: str) -> None:
+def test_a_guessed_parse_contains_the_whole_text(text: str) -> None:
     parse = guess_parse(text)
     assert "".join(token.text + token.whitespace_ for token in parse) == text.lstrip()
     assert all(token.text and not any(map(str.isspace, token.text)) for token in parse)
@@ -189,8 +171,8 @@ def test_the_guessed_parse_is_the_text(text: str) -> None:
 
 
 @given(sentences)
-def test_one_negation_more_or_one_less(text: str) -> None:
-    """Without "not" the words stay, but for one verb at most; with it the first one goes and no other letter."""
+def test_a_text_gains_one_negation_or_loses_one(text: str) -> None:
+    """A text without "not" keeps its words, except for one verb at most. A text with "not" loses only the first one."""
     nots = [token.text for token in guess_parse(text) if token.text.lower() in ("not", "n't", "n\u2019t")]
     sides = text.lower(), negation(text).lower()
     # By words and marks where a "not" is added: "can's" becomes "can not's".
@@ -215,7 +197,7 @@ def test_texts_are_negated_one_by_one(texts: list[str]) -> None:
 
 @pytest.fixture
 def fake_spacy(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """A spaCy that parses by hand: every word is a noun, but for the root "left"."""
+    """A spaCy with two parses made by hand; the list it returns records the models that were loaded."""
     calls: list[tuple[str, ...]] = []
 
     def load(name: str, exclude: list[str]) -> SimpleNamespace:
@@ -252,7 +234,7 @@ def test_without_the_model_there_is_an_error_and_no_fallback(
         negations(["They left"], "spacy")
 
 
-def test_an_unknown_way_is_refused() -> None:
+def test_an_unknown_way_to_negate_is_refused() -> None:
     with pytest.raises(ValueError, match="how must be one of words, spacy, got 'nltk'"):
         negations([], "nltk")
 

@@ -1,4 +1,4 @@
-"""Templates around sentences: ids against the tokenizer's of the filled-in text, cuts, and the closing full stop."""
+"""Templates around sentences: the ids of the filled-in text, cuts, and the closing full stop."""
 
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def test_only_the_sentence_is_cut(text: str, template: str, words: int) -> None:
     assert sides(template, TOKENIZER) == ([TOKENIZER.cls_token_id, *left], [*right, TOKENIZER.sep_token_id])
 
 
-def test_the_pieces_by_hand(bytewise: Any) -> None:
+def test_word_pieces_are_as_worked_out_by_hand(bytewise: Any) -> None:
     template = 'This sentence of "{}" means [MASK].'
     (ids,) = prompt_ids(["A cat sat down."], template, TOKENIZER, 3)
     pieces = ["[CLS]", "this", "sentence", "of", '"', "a", "cat", "sat", '"', "means", "[MASK]", ".", "[SEP]"]
@@ -105,7 +105,7 @@ def test_a_length_without_room_for_the_sentence_is_refused(words: int) -> None:
         prompt_ids(["a cat"], BERT[0], TOKENIZER, words)
 
 
-def test_texts_of_all_sorts() -> None:
+def test_empty_special_and_very_long_texts_have_ids() -> None:
     left, right = sides(BERT[0], TOKENIZER)
     mask, sep = TOKENIZER.mask_token_id, TOKENIZER.sep_token_id
     ids = prompt_ids(["", "  ", "[MASK]", "[SEP]", "{}", "cat " * 5_000], BERT[0], TOKENIZER, 7)
