@@ -1,6 +1,5 @@
 """Arrow tables are written once, whole or not at all, by any number of processes."""
 
-import multiprocessing
 import time
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cse_core.data.arrow_cache import arrow_table
+from tests.support.processes import at_once
 
 
 def flipped(content: bytes) -> bytes:
@@ -38,16 +38,6 @@ DAMAGES = {
 
 def batch(*values: int) -> pa.RecordBatch:
     return pa.record_batch({"n": list(values)})
-
-
-def write(home: Path, me: int, barrier, results) -> None:
-    def batches():
-        for n in range(5):
-            time.sleep(0.05)
-            yield batch(n, me)
-
-    barrier.wait(30)
-    results.put(arrow_table(home / "one", batches)["n"][:])
 
 
 class TestArrowTable:
@@ -97,13 +87,14 @@ class TestArrowTable:
     @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
     @pytest.mark.slow
     def test_of_two_processes_one_writes_and_both_read(self, tmp_path: Path):
-        fork = multiprocessing.get_context("fork")  # a new interpreter would spend seconds on imports
-        barrier, results = fork.Barrier(2), fork.Queue()
-        children = [fork.Process(target=write, args=(tmp_path, me, barrier, results), daemon=True) for me in (1, 2)]
-        for child in children:
-            child.start()
-        first, second = results.get(timeout=30), results.get(timeout=30)
-        for child in children:
-            child.join(30)
+        def write(me: int) -> list[int]:
+            def batches():
+                for n in range(5):
+                    time.sleep(0.05)
+                    yield batch(n, me)
+
+            return arrow_table(tmp_path / "one", batches)["n"][:]
+
+        first, second = at_once(write, 2)
         assert first == second
-        assert first in ([item for n in range(5) for item in (n, me)] for me in (1, 2))
+        assert first in ([item for n in range(5) for item in (n, me)] for me in (0, 1))

@@ -55,16 +55,15 @@ def test_an_epoch_has_every_example_once_but_for_a_leftover_of_two(n: int, size:
         *((5, 4, 1), (6, 4, 1), (7, 4, 2), (3, 4, 1), (2, 2, 1), (2, 4, 0), (1, 4, 0), (0, 4, 0)),
     ],
 )
-def test_steps_per_epoch(examples: int, size: int, steps: int) -> None:
+def test_an_epoch_has_so_many_steps(examples: int, size: int, steps: int) -> None:
     """The first three are the published batch sizes on a million sentences."""
     assert steps_per_epoch(examples, size) == steps
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_fewer_than_three_examples_are_refused(n: int) -> None:
-    with pytest.raises(
-        ValueError, match=f"{n} training examples make no batch: a contrastive loss needs at least three"
-    ):
+    message = f"{n} training examples make no batch: a contrastive loss needs at least three"
+    with pytest.raises(ValueError, match=message):
         numbered(n)
 
 

@@ -1,11 +1,11 @@
-"""Corpora and examples: what is read, what is refused, and what the cache does under interruption and competition."""
+"""Corpora and training examples: what is read, what is refused, and what is found in the cache."""
 
 import gzip
 import hashlib
 import lzma
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 from cse_core.data import batches, corpora, locate, synthetic
 from cse_core.data import examples as training_examples
 from cse_core.data.arrow_cache import content_of
-from cse_core.data.corpora import lines_hash, sentences
+from cse_core.data.corpora import lines_hash
 from cse_core.data.senteval import SETS, distinct_sentences, labelled_sentences, pairs
 from cse_core.method import no_targets, single_column, tanh_head
 from cse_core.models.pretrained import ASSETS
@@ -71,7 +71,7 @@ class Halves(Untrained):
 
 @dataclass(frozen=True)
 class Given(Untrained):
-    """Any columns that a test needs."""
+    """Columns that a test gives."""
 
     columns: tuple = ()
     name = "given"
@@ -117,7 +117,7 @@ class TestReadLines:
         path.write_bytes("a\r\nb\rc\u2028d\x0be\r\r\n\nlast".encode())
         assert locate.read_lines(path) == ["a", "b\rc\u2028d\x0be\r", "", "last"]
 
-    def test_encoding(self, tmp_path: Path):
+    def test_the_encoding_is_the_one_asked_for_or_that_of_the_byte_order_mark(self, tmp_path: Path):
         path = tmp_path / "text.txt"
         path.write_bytes(b"sister\xf0city\n")
         assert locate.read_lines(path, "latin-1") == ["sister\u00f0city"]
@@ -137,7 +137,7 @@ class TestReadLines:
             locate.read_lines(path)
 
     @pytest.mark.parametrize("suffix", ["gz", "xz"])
-    def test_a_file_that_only_bears_the_suffix(self, suffix: str, tmp_path: Path):
+    def test_a_plain_file_with_the_suffix_of_a_packed_one_is_refused(self, suffix: str, tmp_path: Path):
         path = tmp_path / f"text.{suffix}"
         path.write_bytes(b"plain text\n" * 100)
         with pytest.raises(ValueError, match="cut short or damaged"):
@@ -166,41 +166,41 @@ class TestSentences:
         source.write_text("Another line.\n")
         assert corpora.sentences(corpus)["text"][:] == ["Another line."]
 
-    def test_another_content_than_pinned(self, source: Path, cache: Path):
+    def test_content_other_than_the_pinned_is_refused(self, source: Path, cache: Path):
         pinned, found = "0" * 64, sha(source)
         with pytest.raises(ValueError, match=f"the first 6 lines have sha256 {found}, expected {pinned}; get"):
             corpora.sentences(Corpus(str(source), 6, pinned))
         assert not list(cache.rglob("*.arrow"))
 
-    def test_a_pin_of_another_number_of_lines(self, source: Path, cache: Path):
+    def test_a_pin_of_another_number_of_lines_is_refused(self, source: Path, cache: Path):
         corpora.sentences(Corpus(str(source), 6, sha(source)))
         with pytest.raises(ValueError, match="sha256 pins 6 lines"):
             corpora.sentences(Corpus(str(source), 5, sha(source)))
 
-    def test_too_few_lines(self, source: Path, cache: Path):
+    def test_too_few_lines_are_refused(self, source: Path, cache: Path):
         with pytest.raises(ValueError, match=r"corpus\.txt: 6 lines, expected 7; ask for fewer"):
             corpora.sentences(Corpus(str(source), 7))
         with pytest.raises(ValueError, match=r"corpus\.txt: 6 lines, expected 1,000"):
             corpora.sentences(Corpus(str(source), 10**30))
 
-    def test_an_empty_file(self, tmp_path: Path, cache: Path):
+    def test_an_empty_file_is_refused(self, tmp_path: Path, cache: Path):
         (tmp_path / "void.txt").touch()
         with pytest.raises(ValueError, match=r"void\.txt: empty, expected 3 lines"):
             corpora.sentences(Corpus("void", 3), tmp_path)
 
-    def test_synthetic(self, cache: Path):
+    def test_the_synthetic_corpus_is_its_sentences_and_no_evaluation_set(self, cache: Path):
+        assert "synthetic" not in SETS
         assert corpora.sentences(Corpus("synthetic", 50))["text"][:] == synthetic.sentences(50)
 
-    def test_real_corpus(self, real_data: Path, cache: Path):
-        pinned = (
-            "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"  # xz -dc | head -n 16384 | sha256sum
-        )
+    def test_a_real_corpus_is_its_first_lines(self, real_data: Path, cache: Path):
+        # xz -dc | head -n 16384 | sha256sum
+        pinned = "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"
         table = corpora.sentences(Corpus("wiki_sentences_1m", 16_384, pinned), real_data)
         assert len(table) == 16_384
         assert table[0]["text"].startswith("He has once again become bored with human society")
         assert table[-1]["text"].endswith("where its legal status is more important than its physiological effects.")
 
-    def test_the_head_of_simcse_file(self, real_data: Path, cache: Path):
+    def test_the_head_of_simcses_file_is_read_line_by_line(self, real_data: Path, cache: Path):
         path = real_data / "wiki1m_for_simcse.head11914.txt"
         table = corpora.sentences(Corpus("wiki1m_for_simcse.head11914", 11_914), real_data)
         assert table["text"][:] == [line.strip("\n") or " " for line in path.read_text().split("\n")[:11_914]]
@@ -313,9 +313,8 @@ class TestFilesOfOnesOwn:
     def test_carriage_returns_inside_lines_are_counted(self, tmp_path: Path, caplog):
         (tmp_path / "a.txt").write_bytes(b"a\rb\nc\r\nd\re\rf\n")
         corpora.corpus_of_file(tmp_path / "a.txt")
-        assert caplog.messages == [
-            "a.txt: 3 sentences, one a line; 2 with a carriage return inside, which ends no line"
-        ]
+        said = "a.txt: 3 sentences, one a line; 2 with a carriage return inside, which ends no line"
+        assert caplog.messages == [said]
 
     def test_a_corpus_of_a_study_is_no_table_by_another_name(self, tmp_path: Path, cache: Path):
         (tmp_path / "a.txt").write_text('{"text": "a"}\n{"text": "b"}\n')
@@ -323,9 +322,8 @@ class TestFilesOfOnesOwn:
             corpora.sentences(Corpus(str(tmp_path / "a.txt"), 2))
 
     def test_a_text_has_no_columns_and_a_table_no_lines(self, nli: Path, source: Path, cache: Path):
-        with pytest.raises(
-            ValueError, match=r"corpus\.txt: a \.txt has a sentence a line, got the columns a, b; rename"
-        ):
+        message = r"corpus\.txt: a \.txt has a sentence a line, got the columns a, b; rename"
+        with pytest.raises(ValueError, match=message):
             corpora.corpus_of_file(source, columns=("a", "b"))
         with pytest.raises(ValueError, match=r"nli\.csv: its rows have columns; name one to three with --columns"):
             corpora.sentences(Corpus(str(nli), 3))
@@ -338,6 +336,10 @@ class TestFilesOfOnesOwn:
 
 
 class TestExamples:
+    @pytest.fixture
+    def corpus(self, source: Path, cache: Path) -> Corpus:
+        return Corpus(str(source), len(LINES))
+
     @pytest.mark.parametrize("width", [1, 3])
     def test_texts_are_tokenised_in_parts_that_fit_into_memory(
         self, tmp_path: Path, cache: Path, tokenizer, monkeypatch, width: int
@@ -346,7 +348,7 @@ class TestExamples:
         frame = pd.DataFrame(rows, columns=["anchor", "positive", "negative"][:width])
         frame.to_csv(tmp_path / "rows.csv", index=False)
         monkeypatch.setattr(batches, "MOST_CHARACTERS", 300)
-        method, seen = Plain(), []
+        seen = []
 
         def taken(self, texts, tokenizer, max_length):
             seen.append([(text,) if isinstance(text, str) else text for text in texts])
@@ -354,33 +356,32 @@ class TestExamples:
 
         monkeypatch.setattr(Plain, "examples", taken)
         corpus = corpora.corpus_of_file(tmp_path / "rows.csv", columns=list(frame.columns))
-        assert len(examples(corpus, method, tokenizer, 8)) == 90
+        assert len(examples(corpus, Plain(), tokenizer, 8)) == 90
         assert [*chain.from_iterable(seen)] == [tuple(text.strip() for text in row) for row in rows]
         assert len(seen) > 5
         assert all(len(part) == 1 or sum(map(len, chain.from_iterable(part))) <= 300 for part in seen)
 
-    def test_single_column_is_the_tokenizer(self, source: Path, cache: Path, tokenizer):
-        table = examples(Corpus(str(source), 6), Plain(), tokenizer, 8)
+    def test_single_column_is_the_tokenizer(self, corpus: Corpus, tokenizer):
+        table = examples(corpus, Plain(), tokenizer, 8)
         texts = [line if line.strip() else " " for line in LINES]
         assert table["text"][:] == tokenizer(texts, truncation=True, max_length=8)["input_ids"]
         assert table.data.schema.field("text").type == pa.list_(pa.int32())
         assert table["text"][1] == [tokenizer.cls_token_id, tokenizer.sep_token_id]
 
-    def test_a_very_long_sentence(self, tmp_path: Path, cache: Path, tokenizer):
+    def test_a_very_long_sentence_is_cut(self, tmp_path: Path, cache: Path, tokenizer):
         (tmp_path / "long.txt").write_text("word " * 10_000 + "\n\n")
         table = examples(Corpus("long", 2), Plain(), tokenizer, 32, tmp_path)
         assert [len(ids) for ids in table["text"]] == [32, 2]
 
-    def test_chunks_are_invisible(self, source: Path, cache: Path, tokenizer, monkeypatch):
-        whole = examples(Corpus(str(source), 6), Halves(), tokenizer, 8)[:]
+    def test_chunks_are_invisible(self, corpus: Corpus, cache: Path, tokenizer, monkeypatch):
+        whole = examples(corpus, Halves(), tokenizer, 8)[:]
         monkeypatch.setenv("CSE_CACHE", str(cache / "other"))
         monkeypatch.setattr(corpora, "CHUNK", 1)
         monkeypatch.setattr(training_examples, "CHUNK", 1)
-        assert examples(Corpus(str(source), 6), Halves(), tokenizer, 8)[:] == whole
+        assert examples(corpus, Halves(), tokenizer, 8)[:] == whole
         assert len(whole["left"]) == len(whole["right"]) == 6
 
-    def test_methods_with_one_column_share_a_table(self, source: Path, cache: Path, tokenizer):
-        corpus = Corpus(str(source), 6)
+    def test_methods_with_one_column_share_a_table(self, corpus: Corpus, tokenizer):
         shared = {
             examples(corpus, method, tokenizer, 8).cache_files[0]["filename"]
             for method in (Plain(), Plain(0.1), dataclass(frozen=True)(type("Other", (Plain,), {"name": "other"}))())
@@ -388,23 +389,21 @@ class TestExamples:
         assert len(shared) == 1
 
     @pytest.mark.slow
-    def test_whatever_changes_the_ids_changes_the_table(self, source: Path, cache: Path, tokenizer):
-        corpus = Corpus(str(source), 6)
+    def test_whatever_changes_the_ids_changes_the_table(self, corpus: Corpus, tokenizer):
         larger: Any = AutoTokenizer.from_pretrained(BACKBONE)
         larger.add_tokens(["rains"])
         tables = [
             examples(corpus, Plain(), tokenizer, 8),
             examples(corpus, Plain(), tokenizer, 4),
             examples(corpus, Plain(), larger, 8),
-            examples(Corpus(str(source), 5), Plain(), tokenizer, 8),
+            examples(replace(corpus, lines=5), Plain(), tokenizer, 8),
             examples(corpus, Halves(), tokenizer, 8),
             examples(corpus, Halves(1), tokenizer, 8),
         ]
         assert len({table.cache_files[0]["filename"] for table in tables}) == len(tables)
         assert tables[4]["left"][0] == tables[5]["left"][0][:2] != tables[5]["left"][0]
 
-    def test_what_the_tokenizer_did_before_changes_nothing(self, source: Path, cache: Path, tokenizer):
-        corpus = Corpus(str(source), 6)
+    def test_what_the_tokenizer_did_before_changes_nothing(self, corpus: Corpus, tokenizer):
         first = examples(corpus, Plain(), tokenizer, 8).cache_files
         tokenizer(["a", "b c"], padding=True, truncation=True, max_length=5)
         assert examples(corpus, Plain(), tokenizer, 8).cache_files == first
@@ -416,14 +415,14 @@ class TestExamples:
         (cache / "corpora" / corpus.sha256 / "table.arrow").unlink()
         assert examples(corpus, Plain(), tokenizer, 8)["text"][:] == first
 
-    def test_columns_of_unequal_length(self, source: Path, cache: Path, tokenizer):
+    def test_columns_of_unequal_length_are_refused(self, corpus: Corpus, tokenizer):
         method = Given((("a", ((1,), (2,))), ("b", ((1,),))))
         with pytest.raises(ValueError, match=r"method given: columns .* equally long, got \{'a': 2, 'b': 1\}"):
-            examples(Corpus(str(source), 6), method, tokenizer, 8)
+            examples(corpus, method, tokenizer, 8)
 
-    def test_no_example_at_all(self, source: Path, cache: Path, tokenizer):
+    def test_a_method_that_makes_no_example_is_refused(self, corpus: Corpus, tokenizer):
         with pytest.raises(ValueError, match="method given: no example from"):
-            examples(Corpus(str(source), 6), Given((("a", ()),)), tokenizer, 8)
+            examples(corpus, Given((("a", ()),)), tokenizer, 8)
 
 
 @pytest.mark.parametrize(("task", "count"), [("stsb_train", 5749), ("sickr_dev", 500), ("sts13", 1500)])
@@ -447,23 +446,16 @@ def test_sentences_of_labels_are_those_of_all_splits(real_data: Path) -> None:
 @pytest.mark.slow
 def test_the_set_is_a_corpus_under_its_name(cache: Path) -> None:
     expected = distinct_sentences("synthetic_dev")
-    table = sentences(Corpus("synthetic_dev", 30))
+    table = corpora.sentences(Corpus("synthetic_dev", 30))
     assert table["text"][:] == expected[:30]
     assert content_of(table) == lines_hash(expected[:30])
     pinned = Corpus("synthetic_dev", 30, lines_hash(expected[:30]))
-    assert sentences(pinned)["text"][:] == expected[:30]
+    assert corpora.sentences(pinned)["text"][:] == expected[:30]
     with pytest.raises(ValueError, match="evaluation set synthetic_dev: the first 31 lines have sha256"):
-        sentences(Corpus("synthetic_dev", 31, "0" * 64))
+        corpora.sentences(Corpus("synthetic_dev", 31, "0" * 64))
 
 
 def test_fewer_sentences_than_asked_for_are_an_error(cache: Path) -> None:
     count = len(distinct_sentences("synthetic_dev"))
     with pytest.raises(ValueError, match=f"evaluation set synthetic_dev: {count:,} lines, expected {count + 1:,}; ask"):
-        sentences(Corpus("synthetic_dev", count + 1))
-
-
-def test_the_training_corpus_keeps_its_name(cache: Path) -> None:
-    from cse_core.data import synthetic
-
-    assert "synthetic" not in SETS
-    assert sentences(Corpus("synthetic", 20))["text"][:] == synthetic.sentences(20)
+        corpora.sentences(Corpus("synthetic_dev", count + 1))

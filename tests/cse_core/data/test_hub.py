@@ -1,4 +1,4 @@
-"""Where data is found: in folders, and on a hub that a small server plays for a real process."""
+"""Where data is found: in folders, in the cache, and on a hub that a small server imitates for a real process."""
 
 import io
 import json
@@ -48,6 +48,11 @@ print(json.dumps(seen))
 """
 
 
+def in_new_process(code: str, *arguments: object, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What the hub has: a small corpus and, where the real data is at hand, an archive of it with SUBJ cut short."""
@@ -56,12 +61,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         root = locate.locate_senteval(Path(os.environ["CSE_DATA"]))
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w") as tar:
-            for path in sorted(root.rglob("*")):
-                content = path.read_bytes() if path.is_file() else b""
+            for path in sorted(path for path in root.rglob("*") if path.is_file()):
+                content = path.read_bytes()
                 if path.name == "subj.subjective":
                     content = b"".join(content.splitlines(keepends=True)[:20])
-                if path.is_file():
-                    add(tar, f"some/export/{path.relative_to(root)}", content)
+                add(tar, f"some/export/{path.relative_to(root)}", content)
         found["senteval.tar"] = stream.getvalue()
     return found
 
@@ -81,8 +85,7 @@ def seen(hub: tuple[str, list[str]], files: dict[str, bytes], tmp_path_factory: 
     (home / "data" / "wiki1m_for_simcse.txt").write_text("From the folder.\n")
     environment = {name: value for name, value in hub_environment(hub[0], home).items() if name != "CSE_DATA"}
     kind = "archive" if "senteval.tar" in files else "none"
-    command = [sys.executable, "-c", CHILD, str(home / "data"), kind]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = in_new_process(CHILD, home / "data", kind, env=environment)
     assert done.returncode == 0, done.stderr
     requests = [request.replace(PREFIX, "") for request in hub[1]]
     return json.loads(done.stdout) | {"home": str(home), "requests": requests}
@@ -90,7 +93,7 @@ def seen(hub: tuple[str, list[str]], files: dict[str, bytes], tmp_path_factory: 
 
 class TestLocate:
     @pytest.mark.parametrize("suffix", ["", ".txt", ".txt.xz", ".txt.gz"])
-    def test_in_the_folder_with_any_suffix(self, suffix: str, tmp_path: Path, cache: Path):
+    def test_a_corpus_is_found_in_the_folder_with_any_suffix(self, suffix: str, tmp_path: Path, cache: Path):
         (tmp_path / f"mine{suffix}").write_bytes(b"x")
         assert locate.locate_corpus("mine", tmp_path) == tmp_path / f"mine{suffix}"
 
@@ -117,7 +120,7 @@ class TestLocate:
             locate.data_folder(None)
 
     @pytest.mark.parametrize("layout", ["senteval/downstream", "SentEval/data/downstream", "."])
-    def test_senteval_in_any_layout(self, layout: str, tmp_path: Path, cache: Path):
+    def test_senteval_is_found_in_any_layout(self, layout: str, tmp_path: Path, cache: Path):
         (tmp_path / layout / "STS").mkdir(parents=True)
         assert locate.locate_senteval(tmp_path) == tmp_path / layout
 
@@ -152,18 +155,27 @@ def test_a_cut_archive_refuses_its_task_and_no_other(seen: dict, real_data: Path
     assert "CSE_DATA" in seen["refused"]
 
 
-def test_an_archive_that_the_hub_lacks(seen: dict):
+def test_an_archive_that_the_hub_does_not_have_is_an_error(seen: dict):
     if os.environ.get("CSE_DATA"):
         pytest.skip("with real data this hub has the archive")
     assert seen["absent"].startswith("senteval.tar: not among")
 
 
 @pytest.mark.parametrize("find", [locate.locate_senteval, lambda: locate.locate_corpus("wiki1m_for_simcse")])
-def test_offline_with_nothing_cached(find: Callable[[], Path], cache: Path):
+def test_offline_with_nothing_cached_the_error_names_the_ways_out(find: Callable[[], Path], cache: Path):
     with pytest.raises(FileNotFoundError) as caught:
         find()
     for word in ("not in the Hugging Face cache", locate.REPOSITORY, "HF_HUB_OFFLINE", "HF_ENDPOINT", "CSE_DATA"):
         assert word in str(caught.value)
+
+
+@pytest.fixture
+def archive(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a download of SentEval's archive gives: each test writes its own."""
+    path = tmp_path / "senteval.tar"
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(path))
+    return path
 
 
 HOSTILE = {
@@ -175,41 +187,32 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_archive_that_is_refused_leaves_nothing(name: str, tmp_path: Path, cache: Path, monkeypatch):
+def test_an_archive_that_is_refused_leaves_nothing(name: str, archive: Path, cache: Path, monkeypatch):
     members, reason = HOSTILE[name]
-    archive = tmp_path / "senteval.tar"
     with tarfile.open(archive, "w") as tar:
         for item in members:
             tar.fileobj.write(item.tobuf())  # only the header: no test writes three gigabytes
     monkeypatch.setattr(locate, "MOST_MEMBERS", 100)
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=rf"senteval\.tar: refused \(.*{reason}"):
         locate.locate_senteval()
     assert [path.name for path in cache.rglob("*")] == ["senteval.lock"]
-    assert not list(tmp_path.rglob("outside*"))
+    assert not list(archive.parent.rglob("outside*"))
 
 
-def test_an_archive_that_is_cut_is_refused(tmp_path: Path, cache: Path, monkeypatch):
-    archive = tmp_path / "senteval.tar"
+def test_an_archive_that_is_cut_is_refused(archive: Path, cache: Path):
     with tarfile.open(archive, "w") as tar:
         add(tar, "STS/a.txt", b"x" * 5000)
     archive.write_bytes(archive.read_bytes()[:3000])
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     with pytest.raises(ValueError, match=r"senteval\.tar: refused"):
         locate.locate_senteval()
     assert not (cache / "senteval").exists()
 
 
 @pytest.mark.parametrize("top", ["STS", "./STS", "a/b/c/STS"])
-def test_any_top_folder_will_do_and_links_are_left_out(top: str, tmp_path: Path, cache: Path, monkeypatch):
-    archive = tmp_path / "senteval.tar"
+def test_any_top_folder_will_do_and_links_are_left_out(top: str, archive: Path):
     with tarfile.open(archive, "w") as tar:
         add(tar, f"{top}/a.txt", b"content")
         tar.addfile(member(f"{top}/link", type=tarfile.SYMTYPE, linkname="a.txt"))
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     found = locate.locate_senteval()
     assert sorted(path.name for path in (found / "STS").iterdir()) == ["a.txt"]
     assert (found / "STS" / "a.txt").read_bytes() == b"content"
@@ -231,16 +234,15 @@ for find in (lambda f: locate.locate_corpus("wiki1m_for_simcse", f), locate.loca
 
 @pytest.mark.parametrize("endpoint", ["http://nowhere.invalid", "http://127.0.0.1:9", "a server that never answers"])
 @pytest.mark.slow
-def test_a_hub_that_can_not_be_reached_is_one_message_within_seconds(endpoint: str, tmp_path: Path) -> None:
+def test_a_hub_that_cannot_be_reached_gives_one_message_within_seconds(endpoint: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     gone = {"CSE_DATA", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
     environment = {name: value for name, value in os.environ.items() if name not in gone}
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # which takes connections and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and says nothing
         url = endpoint if endpoint.startswith("http") else f"http://127.0.0.1:{silent.getsockname()[1]}"
         environment |= {"HF_ENDPOINT": url, "NO_PROXY": "*", "CSE_CACHE": str(tmp_path / "cache")}
         environment |= {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_CACHE": str(tmp_path / "hf" / "hub")}
-        command = [sys.executable, "-c", UNREACHABLE, str(tmp_path / "data")]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        done = in_new_process(UNREACHABLE, tmp_path / "data", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     corpus, archive = done.stdout.splitlines()
     for line, name in ((corpus, "wiki1m_for_simcse.txt"), (archive, "senteval.tar")):
@@ -250,12 +252,8 @@ def test_a_hub_that_can_not_be_reached_is_one_message_within_seconds(endpoint: s
         assert "name a folder that holds the data with --data or CSE_DATA" in said
 
 
-def damage_one(root: Path) -> None:
-    (root / "STS" / "a.txt").write_bytes(b"")
-
-
 UNPACKED = {
-    "a file is empty": damage_one,
+    "a file is empty": lambda root: (root / "STS" / "a.txt").write_bytes(b""),
     "a file is gone": lambda root: (root / "STS" / "a.txt").unlink(),
     "the list is cut": lambda root: (root / locate.UNPACKED).write_bytes(b'{"STS'),
     "the list is gone": lambda root: (root / locate.UNPACKED).unlink(),
@@ -263,14 +261,9 @@ UNPACKED = {
 
 
 @pytest.mark.parametrize("damage", UNPACKED)
-def test_a_damaged_folder_of_an_archive_is_unpacked_again(
-    damage: str, tmp_path: Path, cache: Path, monkeypatch, caplog
-) -> None:
-    archive = tmp_path / "senteval.tar"
+def test_a_damaged_folder_of_an_archive_is_unpacked_again(damage: str, archive: Path, cache: Path, caplog) -> None:
     with tarfile.open(archive, "w") as tar:
         add(tar, "STS/a.txt", b"content")
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *args, **kwargs: None)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: str(archive))
     found = locate.locate_senteval()
     assert caplog.messages == []
     UNPACKED[damage](found)

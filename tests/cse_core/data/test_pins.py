@@ -1,7 +1,6 @@
 """Corpora and backbones that are given only by name keep the content that their first run found."""
 
 import json
-import multiprocessing
 import shutil
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.loop import Execution
 from cse_core.training.train import train
+from tests.support.processes import at_once
 
 
 @pytest.fixture
@@ -27,6 +27,11 @@ def data(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "mine.txt").write_text("\n".join(sentences(64)) + "\n")
     return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
 
 
 @pytest.fixture
@@ -51,8 +56,7 @@ def other_weights(backbone: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
-    store = tmp_path / "store"
+def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, store: Path, cache: Path) -> None:
     history = train(run(backbone), Execution(store, data=data))
     assert read_pins(store) == {
         "corpus mine, first 64 lines": history.data["corpus"],
@@ -64,8 +68,7 @@ def test_the_first_run_pins_what_it_takes_by_name(backbone: Path, data: Path, tm
 
 
 @pytest.mark.slow
-def test_other_sentences_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
-    store = tmp_path / "store"
+def test_other_sentences_under_the_name_are_refused(backbone: Path, data: Path, store: Path, cache: Path) -> None:
     first = train(run(backbone), Execution(store, data=data)).data["corpus"]
     other_sentences(data)
     with pytest.raises(ValueError) as caught:
@@ -74,12 +77,12 @@ def test_other_sentences_under_the_name_are_refused(backbone: Path, data: Path, 
     assert said.startswith(f"run {run(backbone, seed=1).key}: corpus mine, first 64 lines has the content ")
     assert f"found {first} ({store / PINS}); put that content back" in said
     assert not (store / run(backbone, seed=1).key / "last").exists()
-    train(run(backbone, seed=1), Execution(tmp_path / "another store", data=data))  # as the message says
+    train(run(backbone, seed=1), Execution(store.with_name("another"), data=data))  # as the message says
 
 
 @pytest.mark.slow
-def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
-    store, named = tmp_path / "store", Pretrained(str(backbone))
+def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, store: Path, cache: Path) -> None:
+    named = Pretrained(str(backbone))
     first = train(run(backbone), Execution(store, data=data)).data["backbone"]
     assert resolve_pinned(named, store) == backbone  # as a teacher, or scored as it is
     other_weights(backbone)
@@ -91,11 +94,11 @@ def test_other_weights_under_the_name_are_refused(backbone: Path, data: Path, tm
 
 
 @pytest.mark.slow
-def test_a_finished_run_is_refused_as_another_seed_is(backbone: Path, data: Path, tmp_path: Path, cache: Path) -> None:
-    """Also if only an encoder that taught it changed; if the name leads nowhere, the run is still finished."""
-    teacher = shutil.copytree(backbone, tmp_path / "teacher")
+def test_a_finished_run_is_refused_as_another_seed_is(backbone: Path, data: Path, store: Path, cache: Path) -> None:
+    """Also if only an encoder that taught it changed. If the name leads nowhere, the run is still finished."""
+    teacher = shutil.copytree(backbone, backbone.with_name("teacher"))
     finished = run(backbone, method=RankCSE(teachers=(Teacher(Pretrained(str(teacher)), 1.0),)))
-    store, texts = tmp_path / "store", (data / "mine.txt").read_text()
+    texts = (data / "mine.txt").read_text()
     history = train(finished, Execution(store, data=data))
     for change, back, named in (
         (lambda: other_sentences(data), lambda: (data / "mine.txt").write_text(texts), "corpus mine, first 64 lines"),
@@ -116,20 +119,20 @@ def replace_folder(source: Path, target: Path) -> None:
     shutil.copytree(source, target)
 
 
-def test_what_declares_its_hash_has_no_pin(data: Path, tmp_path: Path, cache: Path) -> None:
+def test_what_declares_its_hash_has_no_pin(store: Path, cache: Path) -> None:
     declared = Pretrained("wiki-tiny", encoder_hash(pretrained.ASSETS / "wiki-tiny"))
-    resolve_pinned(declared, tmp_path / "store")
-    assert read_pins(tmp_path / "store") == {}
+    resolve_pinned(declared, store)
+    assert read_pins(store) == {}
 
 
 @pytest.mark.slow
 def test_a_teacher_that_learnt_from_other_sentences_is_refused(
-    backbone: Path, data: Path, tmp_path: Path, cache: Path
+    backbone: Path, data: Path, store: Path, cache: Path
 ) -> None:
     """The teacher's folder comes from another machine, whose file of that name had other sentences."""
     teacher = run(backbone)
     student = run(backbone, method=RankCSE(teachers=(Teacher(teacher, 1.0),)))
-    elsewhere, store = tmp_path / "elsewhere", tmp_path / "store"
+    elsewhere = store.with_name("elsewhere")
     theirs = train(teacher, Execution(elsewhere, data=data)).data["corpus"]
     shutil.copytree(elsewhere / teacher.key, store / teacher.key)
     other_sentences(data)
@@ -146,35 +149,25 @@ def test_damaged_pins_are_an_error_and_stay(damage: str, tmp_path: Path) -> None
     assert (tmp_path / PINS).read_text() == damage
 
 
-def pin_one(store: Path, number: int, barrier, results) -> None:
-    barrier.wait(30)
-    try:
-        enforce_pins(store, {f"corpus {number}": "same", "corpus shared": str(number)}, f"process {number}")
-    except ValueError:
-        results.put(0)
-    else:
-        results.put(1)
-
-
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.slow
 def test_of_many_processes_at_once_one_pins_and_the_others_are_refused(tmp_path: Path) -> None:
-    fork = multiprocessing.get_context("fork")  # a new interpreter would spend seconds on imports
-    barrier, results = fork.Barrier(6), fork.Queue()
-    children = [fork.Process(target=pin_one, args=(tmp_path, n, barrier, results), daemon=True) for n in range(6)]
-    for child in children:
-        child.start()
-    assert sum(results.get(timeout=30) for _ in children) == 1
-    for child in children:
-        child.join(30)
+    def pins(number: int) -> bool:
+        try:
+            enforce_pins(tmp_path, {f"corpus {number}": "same", "corpus shared": str(number)}, f"process {number}")
+        except ValueError:
+            return False
+        return True
+
+    assert sum(at_once(pins, 6)) == 1
     pinned = json.loads((tmp_path / PINS).read_text())
     assert pinned == {f"corpus {pinned['corpus shared']}": "same", "corpus shared": pinned["corpus shared"]}
 
 
-def test_a_backbone_whose_hash_is_known_must_have_it(backbone: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_backbone_whose_hash_is_known_must_have_it(backbone: Path, store: Path, monkeypatch) -> None:
+    monkeypatch.chdir(backbone.parent)
     backbone.rename("bert-base-uncased")  # a folder of that name replaces the hub's
     known = pretrained.HUB_WEIGHTS["bert-base-uncased"]
     with pytest.raises(ValueError, match=f"model.safetensors: sha256 [0-9a-f]{{64}}, expected {known}, as the hub's"):
-        resolve_pinned(Pretrained("bert-base-uncased"), tmp_path / "store")
-    assert read_pins(tmp_path / "store") == {}
+        resolve_pinned(Pretrained("bert-base-uncased"), store)
+    assert read_pins(store) == {}

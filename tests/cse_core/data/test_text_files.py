@@ -105,7 +105,7 @@ def test_a_file_by_tabs_decides_whether_it_is_quoted(tmp_path: Path) -> None:
         ("a.jsonl", '{"a":' * 100_000, "line 1: not JSON .*recursion"),
     ],
 )
-def test_what_can_not_be_read_is_refused_by_line(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_what_cannot_be_read_is_refused_by_line(tmp_path: Path, name: str, content: str, message: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         read_table(tmp_path / name)
@@ -158,9 +158,8 @@ def test_a_text_that_is_too_long_for_memory_is_refused(
     path = tmp_path / f"a{suffix}"
     write(path, pd.DataFrame({"text": ["short", "word " * 13]}))
     number = 2 if suffix == ".jsonl" else 3
-    with pytest.raises(
-        ValueError, match=f"line {number}: (6|7|8)[0-9] characters, expected at most 60; split the text"
-    ):
+    message = f"line {number}: (6|7|8)[0-9] characters, expected at most 60; split the text"
+    with pytest.raises(ValueError, match=message):
         read_table(path)
 
 
@@ -176,7 +175,7 @@ def test_formats_are_known_by_extension_in_any_case() -> None:
     assert {name: format_of(Path(name)) for name in names} == names
 
 
-def test_blank_rows_and_missing_cells(tmp_path: Path) -> None:
+def test_blank_rows_are_counted_and_missing_cells_are_none(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     objects = [{"text": "a"}, {}, {"text": " "}, {"text": None}, {"text": "b", "more": 0}]
     path.write_text("\n\n".join(map(json.dumps, objects)) + "\n")
