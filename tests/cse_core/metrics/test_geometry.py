@@ -19,18 +19,9 @@ from torch import Tensor
 from cse_core.data.senteval import pairs
 from cse_core.metrics import geometry
 from cse_core.metrics.geometry import alignment, cosine_bins, length_shortcut, positives, project, summary, uniformity
+from tests.support.vectors import normal, squared_distance
 
 GROUPS = {"0-1": 389, "1-2": 258, "2-3": 310, "3-4": 335, "4-5": 208}
-
-
-def drawn(n: int, d: int, seed: int = 0) -> Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
-
-
-def squared_distance(a: Sequence[float], b: Sequence[float]) -> float:
-    """The squared distance of two directions, coordinate by coordinate."""
-    norms = [math.sqrt(math.fsum(v * v for v in side)) for side in (a, b)]
-    return math.fsum((v / norms[0] - w / norms[1]) ** 2 for v, w in zip(a, b, strict=True))
 
 
 def uniformity_by_hand(x: Tensor) -> float:
@@ -39,13 +30,13 @@ def uniformity_by_hand(x: Tensor) -> float:
 
 
 def test_alignment_is_the_mean_squared_distance_of_directions() -> None:
-    x, y = drawn(30, 7), drawn(30, 7, seed=1)
+    x, y = normal(30, 7), normal(30, 7, seed=1)
     distances = [squared_distance(a, b) for a, b in zip(x.double().tolist(), y.double().tolist(), strict=True)]
     assert alignment(x, y) == pytest.approx(math.fsum(distances) / 30, rel=1e-12)
 
 
 def test_alignment_in_closed_form() -> None:
-    x = drawn(5, 3)
+    x = normal(5, 3)
     assert alignment(x, x) == 0
     assert alignment(x, 7 * x) == pytest.approx(0, abs=1e-12)
     assert alignment(x, -x) == pytest.approx(4)
@@ -56,7 +47,7 @@ def test_alignment_in_closed_form() -> None:
 @pytest.mark.parametrize("n", [2, 40, geometry.BLOCK + 1, 2 * geometry.BLOCK])
 @pytest.mark.slow
 def test_uniformity_is_the_log_of_the_mean_over_all_pairs(n: int) -> None:
-    x = drawn(n, 5, seed=n)
+    x = normal(n, 5, seed=n)
     expected = uniformity_by_hand(x)
     assert uniformity(x.double()) == pytest.approx(expected, abs=1e-12)
     assert uniformity(x) == pytest.approx(expected, abs=1e-6)
@@ -75,7 +66,7 @@ def test_uniformity_in_closed_form() -> None:
 @pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4])
 def test_nearly_identical_vectors_keep_their_digits(spread: float) -> None:
     # In float32 the cosines of such vectors all round to 1.
-    x = drawn(1, 16).double() + spread * drawn(300, 16, seed=1).double()
+    x = normal(1, 16).double() + spread * normal(300, 16, seed=1).double()
     expected = uniformity_by_hand(x)
     assert -1 < expected < 0
     assert uniformity(x) == pytest.approx(expected, rel=1e-6)
@@ -83,28 +74,28 @@ def test_nearly_identical_vectors_keep_their_digits(spread: float) -> None:
 
 
 def test_the_mean_of_batches_is_another_number() -> None:
-    x = drawn(512, 8)
+    x = normal(512, 8)
     batches = np.mean([uniformity(batch) for batch in x.split(128)])
     assert batches < uniformity(x) - 1e-4  # a mean of logs lies below the log of the mean
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12).filter(lambda c: sum(c) > 1), st.integers(0, 99))
 def test_counts_are_the_rows_repeated(counts: list[int], seed: int) -> None:
-    x, times = drawn(len(counts), 4, seed).double(), torch.tensor(counts)
+    x, times = normal(len(counts), 4, seed=seed).double(), torch.tensor(counts)
     repeated = x.repeat_interleave(times, dim=0)
     assert uniformity(x, times) == pytest.approx(uniformity_by_hand(repeated), abs=1e-12)
 
 
 def test_counts_reach_over_blocks() -> None:
     n = geometry.BLOCK + 44
-    x, times = drawn(n, 6).double(), torch.randint(1, 4, (n,), generator=torch.Generator().manual_seed(0))
+    x, times = normal(n, 6).double(), torch.randint(1, 4, (n,), generator=torch.Generator().manual_seed(0))
     assert uniformity(x, times) == pytest.approx(uniformity(x.repeat_interleave(times, dim=0)), abs=1e-12)
     assert uniformity(x, times) != pytest.approx(uniformity(x), abs=1e-6)
     assert uniformity(x, torch.ones(n, dtype=torch.int32)) == uniformity(x)
 
 
 def test_lengths_rotations_and_order_do_not_matter() -> None:
-    x, y = drawn(300, 6).double(), drawn(300, 6, seed=1).double()
+    x, y = normal(300, 6).double(), normal(300, 6, seed=1).double()
     lengths = torch.logspace(-6, 6, 300, dtype=torch.double)[:, None]
     rotation = torch.from_numpy(ortho_group.rvs(6, random_state=0))
     order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
@@ -115,7 +106,7 @@ def test_lengths_rotations_and_order_do_not_matter() -> None:
 
 @pytest.mark.parametrize(("value", "norm"), [(0.0, "0"), (math.nan, "nan"), (math.inf, "inf")])
 def test_a_vector_without_direction_is_refused_with_its_row(value: float, norm: str) -> None:
-    x, y = drawn(20, 3), drawn(20, 3)
+    x, y = normal(20, 3), normal(20, 3)
     y[17] = value
     message = rf"row 17: expected a finite vector other than zero, got norm {norm}"
     for call in (lambda: alignment(x, y), lambda: uniformity(y), lambda: project(y)):
@@ -125,13 +116,13 @@ def test_a_vector_without_direction_is_refused_with_its_row(value: float, norm: 
 
 def test_too_few_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one positive pair, got 0"):
-        alignment(drawn(0, 3), drawn(0, 3))
+        alignment(normal(0, 3), normal(0, 3))
     for n in (0, 1):
         with pytest.raises(ValueError, match=f"at least two vectors, got {n}"):
-            uniformity(drawn(n, 3))
+            uniformity(normal(n, 3))
     with pytest.raises(ValueError, match="counts must be at least 1, got 0 for row 1"):
-        uniformity(drawn(3, 3), torch.tensor([2, 0, 2]))
-    assert uniformity(drawn(1, 3), torch.tensor([2])) == 0
+        uniformity(normal(3, 3), torch.tensor([2, 0, 2]))
+    assert uniformity(normal(1, 3), torch.tensor([2])) == 0
 
 
 def test_the_groups_of_the_real_dev_set(real_data: Path) -> None:
@@ -209,7 +200,7 @@ def test_columns_of_other_lengths_are_refused() -> None:
 def scored_set(n: int = 60) -> tuple[Tensor, Tensor, np.ndarray, list[str], list[str]]:
     """Different pairs of 40 strings, each with one vector and a length of its own."""
     random = np.random.default_rng(0)
-    vectors, texts = drawn(40, 6), texts_of(range(1, 41))
+    vectors, texts = normal(40, 6), texts_of(range(1, 41))
     a, b = random.permutation(list(combinations(range(40), 2)))[:n].T
     gold = random.permutation(n) * 5 / (n - 1)
     return vectors[a], vectors[b], gold, [texts[i] for i in a], [texts[i] for i in b]
@@ -298,6 +289,6 @@ def test_a_projection_separates_clouds_and_depends_on_its_settings() -> None:
 
 def test_a_projection_of_too_few_is_refused() -> None:
     with pytest.raises(ValueError, match="UMAP with 15 neighbours needs at least 16 vectors, got 15"):
-        project(drawn(15, 3))
+        project(normal(15, 3))
     with pytest.raises(ValueError, match="at least 4 vectors, got 3"):
-        project(drawn(3, 3), neighbours=2)
+        project(normal(3, 3), neighbours=2)

@@ -13,10 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cse_core.metrics.neighbours import bins, gain_trend, gains, overlap
-
-
-def drawn(n: int, d: int, seed: int = 0) -> Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+from tests.support.vectors import normal
 
 
 def nearest(vector: list[float], corpus: list[list[float]], k: int) -> set[int]:
@@ -34,20 +31,20 @@ def by_hand(x: Tensor, y: Tensor, corpus: Tensor, k: int) -> list[int]:
 
 @pytest.mark.parametrize("k", [1, 7, 60])
 def test_the_overlap_is_that_of_the_sets_of_nearest(k: int) -> None:
-    x, corpus = drawn(25, 4), drawn(60, 4, seed=1) * torch.logspace(-2, 2, 60)[:, None]
-    y = x + 0.7 * drawn(25, 4, seed=2)
+    x, corpus = normal(25, 4), normal(60, 4, seed=1) * torch.logspace(-2, 2, 60)[:, None]
+    y = x + 0.7 * normal(25, 4, seed=2)
     expected = by_hand(x, y, corpus, k)
     assert overlap(x, y, corpus, k, block=10).tolist() == expected
     assert k == 60 or 0 < sum(expected) < 25 * k
 
 
 def test_the_paper_counts_one_hundred() -> None:
-    x, y, corpus = drawn(3, 4), drawn(3, 4, seed=1), drawn(300, 4, seed=2)
+    x, y, corpus = normal(3, 4), normal(3, 4, seed=1), normal(300, 4, seed=2)
     np.testing.assert_array_equal(overlap(x, y, corpus), by_hand(x, y, corpus, 100))
 
 
 def test_a_sentence_shares_all_with_itself_and_nothing_with_its_opposite() -> None:
-    x, corpus = drawn(9, 5), drawn(80, 5, seed=1)
+    x, corpus = normal(9, 5), normal(80, 5, seed=1)
     assert overlap(x, 3 * x, corpus, 20).tolist() == [20] * 9
     assert overlap(x, -x, corpus, 40).tolist() == [0] * 9
     assert overlap(x, -x, corpus, 60).tolist() == [40] * 9
@@ -55,7 +52,7 @@ def test_a_sentence_shares_all_with_itself_and_nothing_with_its_opposite() -> No
 
 
 def test_lengths_and_sides_do_not_matter() -> None:
-    x, y, corpus = drawn(40, 6), drawn(40, 6, seed=1), drawn(200, 6, seed=2)
+    x, y, corpus = normal(40, 6), normal(40, 6, seed=1), normal(200, 6, seed=2)
     found = overlap(x, y, corpus, 30)
     np.testing.assert_array_equal(overlap(y, x, corpus, 30), found)
     scaled = corpus * torch.logspace(-3, 3, 200)[:, None]
@@ -65,9 +62,9 @@ def test_lengths_and_sides_do_not_matter() -> None:
 @pytest.mark.parametrize("block", [1, 2, 7, 64, 65, 300])
 def test_the_block_does_not_matter_even_where_neighbours_tie(block: int) -> None:
     # Every corpus sentence four times, at other lengths, and k amid a group of four.
-    few = drawn(60, 8, seed=1)
+    few = normal(60, 8, seed=1)
     corpus = torch.cat([few, 3 * few, few / 7, few]).contiguous()
-    x, y = drawn(65, 8), drawn(65, 8, seed=2)
+    x, y = normal(65, 8), normal(65, 8, seed=2)
     np.testing.assert_array_equal(overlap(x, y, corpus, 50, block), overlap(x, y, corpus, 50))
 
 
@@ -97,7 +94,7 @@ class Held(TorchDispatchMode):
 
 @pytest.mark.parametrize("block", [1, 8, 64])
 def test_no_more_than_a_block_of_similarities_is_held(block: int) -> None:
-    x, corpus = drawn(64, 1).abs(), drawn(500, 1, seed=1).abs()
+    x, corpus = normal(64, 1).abs(), normal(500, 1, seed=1).abs()
     with Held() as held:
         overlap(x, x, corpus, 5, block)
     assert held.largest == block * 500
@@ -105,7 +102,7 @@ def test_no_more_than_a_block_of_similarities_is_held(block: int) -> None:
 
 @pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
 def test_a_vector_without_direction_is_refused_with_side_and_row(value: float) -> None:
-    sides = {"x": drawn(9, 3), "y": drawn(9, 3), "corpus": drawn(20, 3)}
+    sides = {"x": normal(9, 3), "y": normal(9, 3), "corpus": normal(20, 3)}
     for name, side in sides.items():
         broken = side.clone()
         broken[6] = value
@@ -114,15 +111,12 @@ def test_a_vector_without_direction_is_refused_with_side_and_row(value: float) -
 
 
 def test_more_neighbours_than_the_corpus_has_are_refused() -> None:
-    x, corpus = drawn(2, 3), drawn(20, 3)
+    x, corpus = normal(2, 3), normal(20, 3)
     for k in (21, 0):
         with pytest.raises(ValueError, match=f"expected k from 1 to 20, got {k}"):
             overlap(x, x, corpus, k)
     with pytest.raises(ValueError, match="block must be at least 1, got 0"):
         overlap(x, x, corpus, 5, block=0)
-
-
-# --- bins
 
 
 def sizes(groups: list[np.ndarray]) -> list[int]:

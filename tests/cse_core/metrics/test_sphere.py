@@ -10,19 +10,11 @@ from torch import Tensor
 
 from cse_core.metrics.geometry import uniformity
 from cse_core.metrics.sphere import BLOCK, cosines_of_pairs, log_densities, principal_plane, spread
-
-
-def drawn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def squared_distance(a: list[float], b: list[float]) -> float:
-    norms = [math.hypot(*side) for side in (a, b)]
-    return math.fsum((v / norms[0] - w / norms[1]) ** 2 for v, w in zip(a, b, strict=True))
+from tests.support.vectors import normal, squared_distance
 
 
 def test_a_density_is_the_mean_kernel_of_all_others() -> None:
-    x = drawn(40, 5)
+    x = normal(40, 5)
     rows = x.double().tolist()
     by_hand = [
         math.log(math.fsum(math.exp(-2 * squared_distance(a, b)) for j, b in enumerate(rows) if j != i) / 39)
@@ -33,12 +25,12 @@ def test_a_density_is_the_mean_kernel_of_all_others() -> None:
 
 @pytest.mark.parametrize("n", [2, BLOCK, BLOCK + 3])
 def test_uniformity_is_the_log_of_the_mean_density(n: int) -> None:
-    x = drawn(n, 6) + 1
+    x = normal(n, 6) + 1
     assert math.log(np.exp(log_densities(x)).mean()) == pytest.approx(uniformity(x.double()), abs=1e-9)
 
 
 def test_uniformity_is_a_mean_over_the_cosines_of_pairs() -> None:
-    x = drawn(50, 4)
+    x = normal(50, 4)
     cosines = cosines_of_pairs(x)
     assert len(cosines) == 50 * 49 // 2
     by_hand = [1 - squared_distance(a, b) / 2 for a, b in combinations(x.double().tolist(), 2)]
@@ -53,7 +45,7 @@ def test_a_crowd_is_denser_than_a_vector_apart() -> None:
 
 
 def test_spread_is_a_ratio_of_mean_squared_distances() -> None:
-    x = drawn(7, 3, 5) + 2 * drawn(7, 1, 5, seed=1)
+    x = normal(7, 3, 5) + 2 * normal(7, 1, 5, seed=1)
     sentences = x.double().tolist()
     within = [squared_distance(a, b) for copies in sentences for a, b in combinations(copies, 2)]
     between = [squared_distance(a, b) for p, q in combinations(sentences, 2) for a, b in product(p, q)]
@@ -61,15 +53,15 @@ def test_spread_is_a_ratio_of_mean_squared_distances() -> None:
 
 
 def test_spread_is_zero_for_equal_vectors_and_one_for_any() -> None:
-    equal = drawn(9, 1, 4).expand(9, 5, 4)
+    equal = normal(9, 1, 4).expand(9, 5, 4)
     assert spread(equal) == pytest.approx(0, abs=1e-12)
     assert spread(equal * torch.arange(1, 6).reshape(1, 5, 1)) == pytest.approx(0, abs=1e-12)  # lengths don't count
-    assert spread(drawn(300, 8, 20)) == pytest.approx(1, abs=0.01)
+    assert spread(normal(300, 8, 20)) == pytest.approx(1, abs=0.01)
 
 
 def test_the_plane_holds_what_varies_most() -> None:
     angles = torch.linspace(0, 2 * math.pi, 33)[:-1]
-    circle = torch.stack([torch.full((32,), 0.5), angles.cos(), 1e-3 * drawn(32), angles.sin()], 1)
+    circle = torch.stack([torch.full((32,), 0.5), angles.cos(), 1e-3 * normal(32), angles.sin()], 1)
     places = principal_plane(circle)
     np.testing.assert_allclose(np.hypot(*places.T), 1 / math.hypot(1, 0.5), rtol=1e-2)
 
