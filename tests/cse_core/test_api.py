@@ -34,6 +34,7 @@ from cse_core import (
     make_batch,
     train,
 )
+from cse_core.api import Trained
 from cse_core.data.corpora import lines_hash
 from cse_core.data.synthetic import sentences
 from cse_core.evaluation import suite
@@ -44,6 +45,10 @@ from cse_core.training.train import train as train_run
 
 SETTINGS: dict[str, Any] = {"epochs": 1, "batch_size": 16, "learning_rate": 3e-4, "dropout": 0.3}
 TEXTS = sentences(48)
+
+
+def train_simcse(store: Path, **settings: Any) -> Trained:
+    return train(SimCSE(), TEXTS, "wiki-tiny", store=store, **SETTINGS, **settings)
 
 
 def test_importing_the_package_loads_no_library() -> None:
@@ -108,9 +113,7 @@ def test_evaluate_takes_another_scorer_and_refuses_what_is_no_encoder() -> None:
 @pytest.mark.slow
 def test_train_is_the_run_of_these_settings_on_these_sentences(tmp_path: Path) -> None:
     steps: list[int] = []
-    trained = train(
-        SimCSE(), TEXTS, "wiki-tiny", store=tmp_path / "a", on_step=lambda step, history: steps.append(step), **SETTINGS
-    )
+    trained = train_simcse(tmp_path / "a", on_step=lambda step, history: steps.append(step))
     assert steps == [1, 2, 3]
     (tmp_path / "mine.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     corpus = Corpus(str(tmp_path / "mine.txt"), len(TEXTS), lines_hash(TEXTS))
@@ -128,11 +131,11 @@ def test_train_is_the_run_of_these_settings_on_these_sentences(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_finished_run_is_not_trained_again_and_another_seed_is_another_run(tmp_path: Path) -> None:
-    first = train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, **SETTINGS)
+    first = train_simcse(tmp_path)
     steps: list[int] = []
-    again = train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, on_step=lambda step, _: steps.append(step), **SETTINGS)
+    again = train_simcse(tmp_path, on_step=lambda step, history: steps.append(step))
     assert (again.history, steps) == (first.history, [])
-    other = train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, seed=1, **SETTINGS)
+    other = train_simcse(tmp_path, seed=1)
     assert not torch.equal(other.encoder.encode(TEXTS), first.encoder.encode(TEXTS))
 
 
@@ -181,14 +184,13 @@ def test_a_method_may_be_trained_on_several_columns(tmp_path: Path) -> None:
         train(SimCSE(), TEXTS, "wiki-tiny", columns=["text"], store=tmp_path)
 
 
-def test_what_can_not_be_trained_on_is_named(tmp_path: Path) -> None:
+def test_what_cannot_be_trained_on_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown setting 'learning_rat' \(did you mean learning_rate"):
         train(SimCSE(), TEXTS, "wiki-tiny", store=tmp_path, learning_rat=1e-3)
     with pytest.raises(ValueError, match=r"sentence 1: expected no line break, got 'a\\nb'"):
         train(SimCSE(), ["one", "a\nb", "three"], "wiki-tiny", store=tmp_path)
-    with pytest.raises(
-        ValueError, match=r"sentence 0: begins with a byte order mark, '\\ufeffone'; read its file as utf-8-sig"
-    ):
+    marked = r"sentence 0: begins with a byte order mark, '\\ufeffone'; read its file as utf-8-sig"
+    with pytest.raises(ValueError, match=marked):
         train(SimCSE(), ["\ufeffone", "two", "three"], "wiki-tiny", store=tmp_path)
     with pytest.raises(ValueError, match=r"example 0: expected 2 texts \(text, positive\), got \('one',\)"):
         train(SimCSE(), [("one",), ("two",), ("three",)], "wiki-tiny", store=tmp_path)
