@@ -10,21 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cse_core.evaluation.bert_flow import (
-    ActivationNorm,
-    AdditiveCoupling,
-    Flow,
-    Permutation,
-    fit_flow,
-)
+from cse_core.evaluation.bert_flow import ActivationNorm, AdditiveCoupling, Flow, Permutation, fit_flow
 from cse_core.evaluation.bert_flow import negative_log_likelihood as likelihood_loss
+from tests.support.method_oracles import drawn
 
 seeds = st.integers(0, 10_000)
 OFFSETS = torch.tensor([0.0, 5.0, -3.0, 200.0, 0.1, 1.0], dtype=torch.float64)
-
-
-def normal(n: int, d: int, seed: int) -> Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def moved(width: int, seed: int, *, levels: int = 2, depth: int = 2) -> Flow:
@@ -47,9 +38,9 @@ def identity(width: int, levels: int = 2, depth: int = 3) -> Flow:
 
 def correlated(n: int, seed: int) -> tuple[Tensor, Tensor]:
     """Vectors of a Gaussian with correlations, offsets and one large variance; its covariance."""
-    mix = torch.eye(6, dtype=torch.float64) + 0.8 * normal(6, 6, 99).tril(-1)
+    mix = torch.eye(6, dtype=torch.float64) + 0.8 * drawn(6, 6, seed=99).tril(-1)
     mix[3] *= 50
-    return (normal(n, 6, seed) @ mix.T + OFFSETS).float(), mix @ mix.T
+    return (drawn(n, 6, seed=seed) @ mix.T + OFFSETS).float(), mix @ mix.T
 
 
 def layer_loop(layer: Any, x: list[float]) -> tuple[list[float], float]:
@@ -82,7 +73,7 @@ def flow_loop(flow: Flow, x: list[float]) -> tuple[list[float], float]:
 
 @given(st.integers(3, 7), st.integers(1, 2), st.integers(1, 2), seeds)
 def test_a_flow_is_its_layers_written_out(width: int, levels: int, depth: int, seed: int) -> None:
-    flow, x = moved(width, seed, levels=levels, depth=depth), normal(2, width, seed + 1)
+    flow, x = moved(width, seed, levels=levels, depth=depth), drawn(2, width, seed=seed + 1)
     z, log_determinant = flow(x)
     for row, found in zip(x.tolist(), z.tolist(), strict=True):
         expected, expected_change = flow_loop(flow, row)
@@ -97,13 +88,13 @@ def jacobian(flow: Flow, x: Tensor) -> Any:
 @given(st.integers(5, 8), st.integers(1, 3), seeds)
 @pytest.mark.slow
 def test_the_log_determinant_is_that_of_the_jacobian(width: int, levels: int, seed: int) -> None:
-    flow, x = moved(width, seed, levels=levels), normal(2, width, seed + 1)
+    flow, x = moved(width, seed, levels=levels), drawn(2, width, seed=seed + 1)
     for row in x:
         assert flow(x)[1].item() == pytest.approx(jacobian(flow, row).slogdet().logabsdet.item(), abs=1e-8)
 
 
 def test_a_new_flow_is_a_permutation() -> None:
-    x = normal(5, 7, 0)
+    x = drawn(5, 7, seed=0)
     for seed in range(5):
         z, log_determinant = Flow(7, generator=torch.Generator().manual_seed(seed)).double()(x)
         assert torch.equal(z.sort(1).values, x.sort(1).values)
@@ -119,14 +110,14 @@ def test_permutations_are_uniform() -> None:
 
 
 def test_the_likelihood_of_the_identity_is_the_gaussians() -> None:
-    x = normal(6, 4, 0)
+    x = drawn(6, 4, seed=0)
     assert torch.equal(identity(4)(x)[0][:, [2, 3, 0, 1]], x)
     expected = [sum(v * v / 2 + math.log(2 * math.pi) / 2 for v in row) / 4 for row in x.tolist()]
     assert likelihood_loss(*identity(4)(x)).tolist() == pytest.approx(expected, abs=1e-14)
 
 
 def test_the_likelihood_of_a_scaled_identity_is_that_of_its_gaussian() -> None:
-    flow, x = identity(3, levels=1, depth=1), normal(6, 3, 0)
+    flow, x = identity(3, levels=1, depth=1), drawn(6, 3, seed=0)
     gaussian = torch.distributions.Normal(torch.tensor([1.0, -2.0, 0.5]).double(), torch.tensor([0.1, 3.0, 40.0]))
     with torch.no_grad():
         flow.levels[0][0].centre.copy_(gaussian.mean)
@@ -136,7 +127,7 @@ def test_the_likelihood_of_a_scaled_identity_is_that_of_its_gaussian() -> None:
 
 @pytest.mark.parametrize("width", [6, 7])
 def test_half_of_the_channels_leave_after_the_first_level(width: int) -> None:
-    flow, x = moved(width, 0), normal(5, width, 1)
+    flow, x = moved(width, 0), drawn(5, width, seed=1)
     before = flow(x)[0]
     with torch.no_grad():
         for parameter in flow.levels[1].parameters():
@@ -146,7 +137,7 @@ def test_half_of_the_channels_leave_after_the_first_level(width: int) -> None:
 
 
 def test_a_coupling_is_the_identity_at_first_and_never_changes_the_first_half() -> None:
-    coupling, x = AdditiveCoupling(5, 4, torch.Generator().manual_seed(0)), normal(3, 5, 0).float()
+    coupling, x = AdditiveCoupling(5, 4, torch.Generator().manual_seed(0)), drawn(3, 5, seed=0).float()
     assert torch.equal(coupling(x)[0], x)
     assert [tuple(p.shape) for p in coupling.parameters()] == [(4, 2), (4,), (4, 4), (4,), (3, 4), (3,)]
     assert all(p.abs().max() > 0.1 for p in list(coupling.parameters())[:4])
@@ -223,7 +214,7 @@ def test_each_epoch_takes_every_vector_once_in_an_order_of_its_own(monkeypatch: 
         return forward(self, x)
 
     monkeypatch.setattr(Flow, "forward", spy)
-    x = normal(50, 4, 0).float()
+    x = drawn(50, 4, seed=0).float()
     x[:, 0] = torch.arange(50)
     fit_flow(x, epochs=2, batch_size=20)
     assert [len(batch) for batch in taken] == [20, 20, 10, 20, 20, 10]
@@ -251,12 +242,12 @@ def test_only_the_seed_decides_a_fit() -> None:
 def test_a_width_too_small_to_split_is_refused() -> None:
     for width, levels, least in ((1, 1, 2), (1, 2, 3), (2, 2, 3), (4, 3, 5)):
         with pytest.raises(ValueError, match=f"{levels} levels needs .* at least {least} dimensions, got {width}"):
-            fit_flow(normal(20, width, 0), levels=levels)
-        assert Flow(least, levels)(normal(2, least, 0).float())[0].shape == (2, least)
+            fit_flow(drawn(20, width, seed=0), levels=levels)
+        assert Flow(least, levels)(drawn(2, least, seed=0).float())[0].shape == (2, least)
 
 
 def test_what_has_no_flow_is_refused_in_words() -> None:
-    x = normal(20, 4, 0)
+    x = drawn(20, 4, seed=0)
     wrong: list[tuple[Tensor, dict[str, Any], str]] = [
         (x[:4], {}, "more vectors than dimensions, got 4 of 4 dimensions"),
         (x.log(), {}, "finite vectors"),

@@ -1,4 +1,4 @@
-"""Evaluations by name on the real sets, with encoders that cost nothing, against the same numbers by other ways."""
+"""Evaluations by name on the real sets, with encoders that cost nothing. Expected numbers are computed otherwise."""
 
 import math
 import random
@@ -17,6 +17,7 @@ from cse_core.evaluation import suite, tasks, transfer
 from cse_core.evaluation.scorers import Cosine, Flowed, Ranked, Scorer, Whitened
 from cse_core.evaluation.suite import GROUPS, PHRASES, RECORDED, TASKS, evaluate, expand_names
 from cse_core.evaluation.transfer import Accuracy
+from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics import geometry, neighbours, ranking
 from cse_core.metrics.correlation import correlations
 from cse_core.models.embedding_cache import CachedEncoder
@@ -28,7 +29,7 @@ FAST_GEOMETRY = ("stsb_dev_geometry", "stsb_dissimilar", "stsb_between", "stsb_s
 
 @pytest.fixture
 def classified(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
-    """What reaches the classifiers, which find the same for all; by task and setting."""
+    """What reaches the classifiers, by task and setting. They return the same accuracies for every task."""
     seen: dict[str, tuple] = {}
 
     def spy(task: str, vectors: Mapping, labels: Mapping, setting: str, **others: Any) -> Accuracy:
@@ -163,12 +164,18 @@ def test_the_ranking_task_merges_the_splits_unless_asked_for_the_test_set(real_d
         assert found[f"{name}_groups"].metrics == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_geometry_is_that_of_the_dev_pairs(real_data: Path) -> None:
+def test_the_geometry_is_that_of_the_dev_pairs_and_keeps_their_cosines(real_data: Path) -> None:
     found = scored(["stsb_dev_geometry"], real_data)["stsb_dev_geometry"]
     first, second, gold = columns("stsb_dev", data=real_data)
     x, y = (Recording().encode(side) for side in (first, second))
     assert found.metrics == pytest.approx(geometry.summary(x, y, gold, first, second), abs=1e-12)
     assert (found.rows, len(found.metrics)) == (1500, 9)
+    assert {name: (a.dtype, a.shape) for name, a in found.arrays.items()} == dict.fromkeys(
+        ("cosines", "gold"), (np.dtype(np.float32), (1500,))
+    )
+    np.testing.assert_allclose(found.arrays["cosines"], pair_cosines(x, y)[0], atol=1e-6)
+    np.testing.assert_allclose(found.arrays["gold"], gold, atol=1e-6)
+    assert found.metrics["cosine.4-5"] == pytest.approx(found.arrays["cosines"][gold > 4].mean(), abs=1e-6)
 
 
 def test_the_phrases_have_a_cosine_for_every_two() -> None:
@@ -286,8 +293,8 @@ def test_a_vector_that_is_not_finite_is_refused_by_sentence(
 
 
 @pytest.mark.parametrize("scorer", [Cosine(), Ranked(corpus=CORPUS, size=4)], ids=str)
-def test_other_tasks_are_scored_beside_one_whose_vectors_are_not_finite(scorer: Scorer) -> None:
-    """Of those whose texts are embedded first, and of those by ids."""
+def test_other_tasks_are_scored_although_the_vectors_of_one_are_not_finite(scorer: Scorer) -> None:
+    """Both among the tasks whose texts are embedded first, and among those embedded by ids."""
     of_pairs = pairs("synthetic_dev").table[7]["sentence2"]
     encoder = Recording({text: [math.nan] * 8 for text in (of_pairs, PHRASES[2])})
     found = evaluate(encoder, scorer, ["synthetic", "synthetic_dev", "phrases"])
