@@ -8,12 +8,19 @@ import pytest
 from experiments.results import csv_record
 from experiments.schema.columns import STS
 from experiments.schema.study import Study
+from experiments.studies import catalogue
 from tests.support.toy_study import toy_lines, toy_study
 
 
 @pytest.fixture
 def study() -> Study:
     return toy_study()
+
+
+@pytest.fixture
+def only_toy(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue with only the toy study."""
+    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from analysis.report.formats import DASH
 from experiments.results import csv_record
 from experiments.schema.contrasts import PRIMARY, Contrast
 from experiments.schema.scales import SCALES
-from experiments.schema.study import Study
 from experiments.studies import catalogue
 
 GOLDEN = Path(__file__).parent / "data"
@@ -28,10 +27,14 @@ BLOCKS = "Prose.\n\n<!-- contrasts toy small -->\nold\n<!-- end -->\n\nMore.\n"
 
 
 @pytest.fixture
-def places(tmp_path: Path, mlruns: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> Folders:
-    """A project with only the toy study and a report, tables written."""
-    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
+def all_at_every_scale(only_toy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy study belongs to every scale."""
     monkeypatch.setattr(catalogue, "names_at", lambda scale: ["all"])
+
+
+@pytest.fixture
+def places(tmp_path: Path, mlruns: Path, all_at_every_scale: None) -> Folders:
+    """A project with only the toy study and a report, whose tables are written."""
     found = Folders(mlruns=mlruns, tables=tmp_path / "tables", pages=(tmp_path / "REPORT.md",))
     (tmp_path / "REPORT.md").write_text(BLOCKS)
     make_tables.make(folders=found)
@@ -43,7 +46,7 @@ def check(places: Folders, **more) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["study", "wide", "paper"])
-def test_golden_markdown(name, lines, request):
+def test_a_studys_page_is_as_it_was(name, lines, request):
     study = request.getfixturevalue(name)
     key = study.rows[1].keys()[1]  # Better has no sts14 for seed 1
     shorter = lines[(lines["key"] != key) | (lines["task"] != "sts14")]
@@ -69,15 +72,6 @@ def test_rows_that_differ_in_seeds_or_rule_are_named(study, lines):
         'Seeds: 7, nested runs too; 42, 1, 2 for "Better"; 42 for "One seed"; none (not trained) for "As it is".'
         in text
     )
-
-
-def test_a_published_mean_is_compared_with_the_interval_for_as_many_runs(paper, lines):
-    five = replace(paper, rows=(replace(paper.rows[0], published_runs=5), *paper.rows[1:]))
-    (row, *_), (other, *_) = (study_tables.reproduction_grid(join(one, lines)).rows for one in (five, paper))
-    half = 4.302653 * (1 / 3 + 1 / 5) ** 0.5
-    assert row[3:7] == ("5", "54.00 ± 1.00 (3)", "53.00", f"[{54 - half:.2f}, {54 + half:.2f}]")
-    assert other[3] == "1"
-    assert other[6] != row[6]
 
 
 def test_only_averages_are_compared_with_the_published_where_there_are_some(paper, lines):
@@ -180,12 +174,8 @@ def test_check_finds_a_missing_and_a_stale_file(places):
     for folder in ("small", "gone"):
         (places.tables / folder).mkdir(exist_ok=True)
         (places.tables / folder / "old.md").write_text("")
-    found = check(places)
-    assert [line.split(": ")[1] for line in found] == [
-        "missing",
-        "stale, no study gives it",
-        "stale, no study gives it",
-    ]
+    stale = "stale, no study gives it"
+    assert [line.split(": ")[1] for line in check(places)] == ["missing", stale, stale]
     make_tables.make(folders=places)
     assert check(places) == []
 
@@ -212,11 +202,9 @@ def test_quickstart_tables_are_neither_made_nor_checked_unasked(places):
     assert DASH in (folder / "quickstart.md").read_text()
 
 
-def test_every_recorded_scale_is_made(places, lines):
+def test_every_recorded_scale_is_made(lines):
     both = pd.concat([lines, lines.assign(scale="small-1m", key="x" + lines["key"])])
-    both.to_csv(places.mlruns / "results.csv", index=False)
-    scales = recorded_scales(both)
-    assert scales == ["small", "small-1m"]
+    assert recorded_scales(both) == ["small", "small-1m"]
     assert recorded_scales(lines.iloc[:0]) == ["small"]
 
 
@@ -241,20 +229,19 @@ def test_a_named_study_is_made_where_something_of_it_is_recorded_or_at_the_scale
 
 
 @pytest.mark.parametrize(("edit", "code"), [(False, 0), (True, 1)])
-def test_command_check_fails_if_anything_differs(mlruns, tmp_path, study, monkeypatch, capsys, edit, code):
-    monkeypatch.setattr(catalogue, "STUDIES", {"toy": lambda scale: study})
-    monkeypatch.setattr(catalogue, "names_at", lambda scale: ["all"])
+@pytest.mark.usefixtures("all_at_every_scale")
+def test_command_check_fails_if_anything_differs(mlruns, tmp_path, monkeypatch, capsys, edit, code):
+    def status(argument: str) -> object:
+        monkeypatch.setattr("sys.argv", ["make_tables.py", argument, "--mlruns", str(mlruns)])
+        with pytest.raises(SystemExit) as stop:
+            make_tables.command()
+        return stop.value.code
+
     monkeypatch.setattr(make_tables, "ROOT", tmp_path)
-    monkeypatch.setattr("sys.argv", ["make_tables.py", "toy", "--mlruns", str(mlruns)])
-    with pytest.raises(SystemExit) as stop:
-        make_tables.command()
-    assert stop.value.code == 0
+    assert status("toy") == 0
     path = mlruns / "tables" / "small" / "toy.md"
     path.write_text(path.read_text() + "more\n" * edit)
-    monkeypatch.setattr("sys.argv", ["make_tables.py", "--check", "--mlruns", str(mlruns)])
-    with pytest.raises(SystemExit) as stop:
-        make_tables.command()
-    assert stop.value.code == code
+    assert status("--check") == code
     assert ("1 difference from" if edit else "0 differences from") in capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ from analysis.stats.bootstrap import crossed_bootstrap
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
-from cse_core.run import Pretrained
+from cse_core.run import Pretrained, Run
 from experiments.execution import job
 from experiments.execution.job import ExecutionSettings, Job, Scoring
 from experiments.results import csv_record
@@ -34,6 +34,12 @@ def as_is(label: str, pooling: str) -> Row:
     return Row(label=label, encoder=Pretrained("wiki-tiny"), scorer=Cosine(pooling), select="as is")
 
 
+def score(row: Row, encoder: Run | Pretrained, task: str, folder: Path, data: Path | None = None) -> None:
+    """Score a row's encoder on a task, with a store in the folder, and record it there."""
+    scored = Job(encoder, "small", row.label, (Scoring(row.select, row.scorer, (task,)),))
+    csv_record.merge_lines("small", folder, [job.execute(scored, ExecutionSettings(folder / "store", data))])
+
+
 @pytest.fixture
 def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Two poolings of one backbone on synthetic pairs, declared and recorded."""
@@ -41,11 +47,7 @@ def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     found = (compared("mean", "cls", "synthetic_dev"), compared("mean", "Absent", "synthetic_dev"))
     study = replace(toy_study(("synthetic_dev",)), rows=(*rows, *toy_study().rows[-1:]), contrasts=found)
     for row in rows:
-        scoring = (Scoring("as is", row.scorer, ("synthetic_dev",)),)
-        result = job.execute(
-            Job(Pretrained("wiki-tiny"), "small", row.label, scoring), ExecutionSettings(tmp_path / "store")
-        )
-        csv_record.merge_lines("small", tmp_path, [result])
+        score(row, Pretrained("wiki-tiny"), "synthetic_dev", tmp_path)
     monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
     return study
 
@@ -79,20 +81,14 @@ def test_every_seed_with_a_checkpoint_is_drawn_and_the_others_are_named(
     rows = [Row(label=label, encoder=run, seeds=seeds, select="last") for label, run, seeds in (
         ("warm", replace(TINY, epochs=1), (1, 2, 3)), ("cold", replace(TINY, epochs=1, learning_rate=1e-5), (4, 5)),
     )]  # fmt: skip
-    study = replace(
-        toy_study(("synthetic_dev",)),
-        rows=tuple(rows),
-        contrasts=(compared("warm", "cold", "synthetic_dev"),),
-    )
+    contrasts = (compared("warm", "cold", "synthetic_dev"),)
+    study = replace(toy_study(("synthetic_dev",)), rows=tuple(rows), contrasts=contrasts)
     monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
     execution = ExecutionSettings(tmp_path / "store")
     kept: dict[str, list[np.ndarray]] = {row.label: [] for row in rows}
     for row in rows:
         for run in row.runs():
-            result = job.execute(
-                Job(run, "small", row.label, (Scoring("last", row.scorer, ("synthetic_dev",)),)), execution
-            )
-            csv_record.merge_lines("small", tmp_path, [result])
+            score(row, run, "synthetic_dev", tmp_path)
             loaded = job.load_encoder(run, "last", execution)
             if run.seed != 2:
                 outcomes = suite.evaluate(loaded, row.scorer, ["synthetic_dev"])
@@ -120,11 +116,8 @@ def test_a_part_of_a_set_is_drawn_from_its_own_pairs(
     rows = (as_is("cls", "cls"), as_is("mean", "mean"))
     study = replace(toy_study(("stsb_similar",)), rows=rows, contrasts=(compared("mean", "cls", "stsb_similar"),))
     monkeypatch.setattr(catalogue, "choose_studies", lambda names, scale: [study])
-    execution = ExecutionSettings(tmp_path / "store", real_data)
     for row in rows:
-        scoring = (Scoring("as is", row.scorer, ("stsb_similar",)),)
-        result = job.execute(Job(Pretrained("wiki-tiny"), "small", row.label, scoring), execution)
-        csv_record.merge_lines("small", tmp_path, [result])
+        score(row, Pretrained("wiki-tiny"), "stsb_similar", tmp_path, real_data)
     pair_bootstrap.main("toy", mlruns=tmp_path, data=real_data)
     (line,) = csv_record.read_pairs("small", tmp_path).to_dict("records")
     table = pairs("stsb", real_data).table

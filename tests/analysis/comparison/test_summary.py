@@ -29,18 +29,25 @@ Value = Callable[[Trial], float]
 
 
 def line(trial: Trial, task: str, score: float, **about: object) -> dict[str, object]:
-    given: dict[str, object] = {
-        "key": trial.run.key,
-        "scale": QUICK.name,
-        "method": trial.entrant.name,
+    given: dict[str, object] = {"key": trial.run.key, "scale": QUICK.name, "method": trial.entrant.name}
+    given |= {
         "backbone": "wiki-tiny",
+        "seed": trial.run.seed,
+        "settings": "",
+        "device": "cpu",
+        "seconds": 36.0,
+        "teachers": "",
     }
-    given |= {"seed": trial.run.seed, "settings": "", "device": "cpu", "seconds": 36.0, "teachers": ""}
     given |= {"select": QUICK.dev, "scorer": str(trial.scorer), "task": task, "metric": "spearman.all", "version": 1}
     return given | {"score": score, "pairs": 100, "step": 1, "commit": "abc"} | about
 
 
-def record(mlruns: Path, comparison: Comparison, dev: Value, test: Value, failed: frozenset[str] = frozenset()) -> Path:
+def dev(trial: Trial) -> float:
+    """A made-up dev score: the more dropout, the better."""
+    return 50 + trial.run.dropout
+
+
+def record(mlruns: Path, comparison: Comparison, test: Value, failed: frozenset[str] = frozenset()) -> Path:
     """Write the record of a comparison that ended, with made-up scores."""
     scores, lines = Scores({}, failed), []
     for stage in STAGES:
@@ -64,7 +71,7 @@ def made_up(gain: float, spread: float) -> Value:
 
 
 def summary_of(tmp_path: Path, gain: float, spread: float) -> Summary:
-    return summarise(COMPARISON, record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(gain, spread)))
+    return summarise(COMPARISON, record(tmp_path, COMPARISON, made_up(gain, spread)))
 
 
 def test_the_gain_is_welchs_over_the_means_of_the_searches(tmp_path: Path) -> None:
@@ -87,7 +94,7 @@ def test_the_gain_is_welchs_over_the_means_of_the_searches(tmp_path: Path) -> No
     ("gain", "spread", "verdict"),
     [(2.0, 0.2, BETTER), (-2.0, 0.2, WORSE), (0.0, 0.05, EQUIVALENT), (0.3, 2.0, INCONCLUSIVE)],
 )
-def test_verdicts(tmp_path: Path, gain: float, spread: float, verdict: str) -> None:
+def test_each_gain_and_spread_has_its_verdict(tmp_path: Path, gain: float, spread: float, verdict: str) -> None:
     assert summary_of(tmp_path, gain, spread).gains["compcse", "synthetic"].verdict == verdict
 
 
@@ -99,7 +106,7 @@ def test_holm_counts_the_methods(tmp_path: Path) -> None:
     assert estimate.df
     gain = scipy.stats.t.isf(0.035 / 2, estimate.df) * estimate.error - estimate.mean
     two = replace(COMPARISON, margin=0.01)
-    ended = record(tmp_path, two, lambda t: 50 + t.run.dropout, made_up(gain, 0.3))
+    ended = record(tmp_path, two, made_up(gain, 0.3))
     assert summarise(two, ended).gains["compcse", "synthetic"].verdict == INCONCLUSIVE
     alone = replace(two, entrants=two.entrants[:2])
     assert summarise(alone, ended).gains["compcse", "synthetic"].verdict == BETTER
@@ -107,7 +114,7 @@ def test_holm_counts_the_methods(tmp_path: Path) -> None:
 
 def test_one_search_is_not_tested_and_nothing_run_says_so(tmp_path: Path) -> None:
     single = replace(COMPARISON, budget=replace(BUDGET, searches=1))
-    ended = record(tmp_path, single, lambda t: 50 + t.run.dropout, made_up(1.0, 0.1))
+    ended = record(tmp_path, single, made_up(1.0, 0.1))
     assert summarise(single, ended).gains["compcse", "synthetic"].verdict == ONE_SEARCH
     empty = summarise(COMPARISON, tmp_path / "none")
     assert empty.gains["compcse", "synthetic"].verdict == NOT_RUN
@@ -128,7 +135,7 @@ def left_out(results: pd.DataFrame, trials: list[Trial]) -> pd.DataFrame:
 @pytest.mark.parametrize("kind", ["a final", "a search", "a measure"])
 def test_a_method_that_has_not_run_to_its_end_has_no_gain(tmp_path: Path, kind: str) -> None:
     """Its scores so far are shown, and it counts in Holm's correction of the others."""
-    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(2.0, 0.2))
+    ended = record(tmp_path, COMPARISON, made_up(2.0, 0.2))
     results, searches = (read(QUICK.name, ended) for read in (csv_record.read_results, csv_record.read_searches))
     scores = dev_scores(COMPARISON, results, searches)
     compcse = COMPARISON.entrants[1]
@@ -154,27 +161,24 @@ def test_a_method_that_has_not_run_to_its_end_has_no_gain(tmp_path: Path, kind: 
 
 
 def test_a_final_that_failed_leaves_no_mean_of_the_others(tmp_path: Path) -> None:
-    def dev(trial: Trial) -> float:
-        return 50 + trial.run.dropout
-
     scores = Scores({t.address: dev(t) for t in COMPARISON.stage("trials", Scores({}))})
     lost = COMPARISON.finals(COMPARISON.entrants[1], 1, scores)[2].run.key
-    ended = record(tmp_path, COMPARISON, dev, made_up(2.0, 0.2), frozenset({lost}))
+    ended = record(tmp_path, COMPARISON, made_up(2.0, 0.2), frozenset({lost}))
     gain = summarise(COMPARISON, ended).gains["compcse", "synthetic"]
     assert (gain.estimate, gain.verdict) == (None, "not tested: 0 searches and 1 final failed")
 
 
 def test_a_failed_trial_counts_as_its_searches_lowest_score(tmp_path: Path) -> None:
     first, second = COMPARISON.draws(COMPARISON.entrants[0], 0, Scores({}))
-    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.1), frozenset({first.run.key}))
+    ended = record(tmp_path, COMPARISON, made_up(1.0, 0.1), frozenset({first.run.key}))
     found = summarise(COMPARISON, ended).tuned[0].trials[0]
-    assert found == pytest.approx((50 + second.run.dropout,) * 2)
+    assert found == pytest.approx((dev(second),) * 2)
 
 
 def test_a_method_whose_trials_all_failed_is_a_row_that_says_so(tmp_path: Path) -> None:
     mixcse = COMPARISON.entrants[2]
     lost = frozenset(t.run.key for s in range(4) for t in COMPARISON.draws(mixcse, s, Scores({})))
-    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.1), lost)
+    ended = record(tmp_path, COMPARISON, made_up(1.0, 0.1), lost)
     row = shown(summarise(COMPARISON, ended), 2)
     assert row["verdict"].startswith("failed")
     assert row["runs"] == f"{8 + 3} (8 failed)"
@@ -187,8 +191,8 @@ def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -
     for search in range(4):
         drawn = COMPARISON.draws(simcse.entrant, search, Scores({}))
         best = max(drawn, key=lambda trial: trial.run.dropout)
-        assert simcse.winners[search] == (best.settings, pytest.approx(50 + best.run.dropout))
-        assert simcse.trials[search] == pytest.approx(tuple(50 + trial.run.dropout for trial in drawn))
+        assert simcse.winners[search] == (best.settings, pytest.approx(dev(best)))
+        assert simcse.trials[search] == pytest.approx(tuple(map(dev, drawn)))
     assert simcse.ended == BUDGET.runs == 4 * (2 + 3) + 3
     assert simcse.core_hours == pytest.approx(simcse.ended * 36 / 3600)
     rows = settings_grid(summary).rows
@@ -213,13 +217,13 @@ def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp
     plt.close(figure)
 
 
-def test_a_declared_comparison_has_a_page_beside_the_studies_tables(
+def test_a_declared_comparison_has_a_page_among_the_studies_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summaries, "COMPARISONS", {"test": lambda: COMPARISON})
     searches = csv_record.read_searches(QUICK.name, tmp_path)
     assert list(recorded_summaries(QUICK.name, searches, tmp_path)) == []
-    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.3))
+    ended = record(tmp_path, COMPARISON, made_up(1.0, 0.3))
     searches = csv_record.read_searches(QUICK.name, ended)
     assert list(recorded_summaries("small", searches, ended)) == []
     (summary,) = recorded_summaries(QUICK.name, searches, ended)
@@ -231,7 +235,7 @@ def test_a_declared_comparison_has_a_page_beside_the_studies_tables(
 
 
 def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Path) -> None:
-    ended = record(tmp_path, COMPARISON, lambda t: 50 + t.run.dropout, made_up(1.0, 0.3))
+    ended = record(tmp_path, COMPARISON, made_up(1.0, 0.3))
     assert any("comparison.md" in said for said in write_report(COMPARISON, ended, ended / "store"))
     page = (ended / "page.html").read_text()
     assert page.count("data:image/png;base64,") == 2

@@ -30,6 +30,8 @@ CONTROLS = (
     Contrast(claim="does not", role=NEGATIVE, plus=("noise",), minus=("base",), **ABOUT),
 )
 MEANS = {"base": 50.0, "oracle": 55.0, "noise": 50.0}
+BLIND = MEANS | {"oracle": 50.0}  # the positive control is not detected
+HELPFUL = MEANS | {"noise": 52.0}  # the negative control helps
 
 
 def contrast(plus: str = "ours", minus: str = "base", **more: Any) -> Contrast:
@@ -42,33 +44,26 @@ def judge(*results: Results, moderated: bool = False) -> tuple[Verdict, ...]:
     return plan.moderated if moderated else plan.contrasts
 
 
-def scored(means: Mapping[str, float], *contrasts: Contrast, seeds: int = 10, lacking: int = 0) -> Results:
+def scored(means: Mapping[str, float], *contrasts: Contrast, seeds: int = 10, missing: int = 0) -> Results:
     """Return a study of these rows, each mean with a deviation of 0.3 points over seeds."""
     rows = tuple(
         Row(label=label, encoder=toy_run(0.05 + i / 100), seeds=PLANNED_SEEDS[:seeds]) for i, label in enumerate(means)
     )
-    study = Study(
-        name="planned",
-        source="",
-        question="",
-        scale=SCALES["small"],
-        rows=rows,
-        columns=("stsb",),
-        contrasts=contrasts,
-    )
+    about: dict[str, Any] = {"name": "planned", "source": "", "question": "", "scale": SCALES["small"]}
+    study = Study(rows=rows, columns=("stsb",), contrasts=contrasts, **about)
     lines = [
         toy_line(key, "stsb", (means[row.label] + NOISE[0 if row.label == "twin" else i, j]) / 100, seed=seed)
         for i, row in enumerate(rows)
         for j, (seed, key) in enumerate(row.keys().items())
-        if j < seeds - lacking
+        if j < seeds - missing
     ]
     return join(study, pd.DataFrame(lines, columns=RESULTS))
 
 
 def judged(
-    ours: float, *, seeds: int = 10, lacking: int = 0, means: Mapping[str, float] = MEANS, **more: Any
+    ours: float, *, seeds: int = 10, missing: int = 0, means: Mapping[str, float] = MEANS, **more: Any
 ) -> Verdict:
-    found = judge(scored({**means, "ours": ours}, *CONTROLS, contrast(**more), seeds=seeds, lacking=lacking))
+    found = judge(scored({**means, "ours": ours}, *CONTROLS, contrast(**more), seeds=seeds, missing=missing))
     return found[-1]
 
 
@@ -80,7 +75,7 @@ def test_each_verdict_has_its_effect(ours: float, verdict: str) -> None:
 
 @pytest.mark.slow
 def test_the_estimate_is_of_the_last_complete_look() -> None:
-    assert judged(52.0, seeds=10, lacking=1).estimate == judged(52.0, seeds=5).estimate
+    assert judged(52.0, seeds=10, missing=1).estimate == judged(52.0, seeds=5).estimate
     twenty = judged(52.0, seeds=20)
     assert twenty.estimate
     assert twenty.estimate.n == 20
@@ -100,28 +95,28 @@ def test_what_is_detectable_is_detected_by_the_looks_own_bound_in_eighty_of_a_hu
 
 
 def test_without_the_first_look_there_is_no_verdict_but_a_reason() -> None:
-    one = judged(52.0, seeds=5, lacking=1)
+    one = judged(52.0, seeds=5, missing=1)
     assert one.word == NOT_RUN
     assert "ours: 4 of 5 seeds" in one.reason
 
 
 def test_a_family_whose_positive_control_is_not_detected_shows_nothing() -> None:
-    one = judged(52.0, means={"base": 50.0, "oracle": 50.0, "noise": 50.0})
+    one = judged(52.0, means=BLIND)
     assert one.word == NOT_TESTABLE
     assert "the positive control is not detected (helps:" in one.reason
     assert one.estimate
 
 
 def test_a_claim_without_runs_shows_nothing_in_a_family_whose_control_failed() -> None:
-    controls = scored({"base": 50.0, "oracle": 50.0, "noise": 50.0}, *CONTROLS)
-    one = judge(controls, scored({"base": 50.0, "ours": 52.0}, contrast(), seeds=5, lacking=5))[-1]
+    controls = scored(BLIND, *CONTROLS)
+    one = judge(controls, scored({"base": 50.0, "ours": 52.0}, contrast(), seeds=5, missing=5))[-1]
     assert (one.word, one.estimate) == (NOT_TESTABLE, None)
     assert one.reason.startswith("the positive control is not detected")
     assert one.own == "not run yet"
 
 
 def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
-    one = judged(52.0, means={"base": 50.0, "oracle": 55.0, "noise": 52.0})
+    one = judged(52.0, means=HELPFUL)
     assert one.word == NOT_TESTABLE
     assert "the negative control helps (does not:" in one.reason
     assert one.own == "better"
@@ -130,7 +125,7 @@ def test_a_family_whose_negative_control_helps_shows_nothing() -> None:
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_family_waits_for_both_of_its_controls(control: Contrast) -> None:
     (other,) = set(CONTROLS) - {control}
-    begun = scored(MEANS, control, seeds=5, lacking=1)
+    begun = scored(MEANS, control, seeds=5, missing=1)
     one = judge(begun, scored({**MEANS, "ours": 52.0}, other, contrast()))[-1]
     assert one.word == NOT_RUN
     assert (one.reason, one.own) == (f"the {control.role} ({control.claim}: not run yet)", "better")
@@ -138,12 +133,11 @@ def test_a_family_waits_for_both_of_its_controls(control: Contrast) -> None:
 
 
 def test_a_positive_control_with_looks_to_come_is_not_detected_so_far() -> None:
-    blind = {"base": 50.0, "oracle": 50.0, "noise": 50.0, "ours": 52.0}
-    assert " not detected so far, with 5 of 10 seeds (" in judged(52.0, means=blind, lacking=1).reason
-    assert " not detected (" in judged(52.0, means=blind).reason
+    assert " not detected so far, with 5 of 10 seeds (" in judged(52.0, means=BLIND, missing=1).reason
+    assert " not detected (" in judged(52.0, means=BLIND).reason
 
 
-def test_a_family_whose_negative_control_can_not_be_judged_shows_nothing() -> None:
+def test_a_family_whose_negative_control_cannot_be_judged_shows_nothing() -> None:
     never_acted = replace(CONTROLS[1], plus=("twin",), paired=True)
     one = judge(scored({**MEANS, "twin": 50.0, "ours": 52.0}, CONTROLS[0], never_acted, contrast()))[-1]
     assert one.word == NOT_TESTABLE
@@ -155,9 +149,8 @@ def test_rows_of_one_seed_are_not_tested() -> None:
 
 
 def test_controls_in_another_study_count() -> None:
-    blind = {"base": 50.0, "oracle": 50.0, "noise": 50.0}
-    studies = [scored(blind, *CONTROLS), scored({"base": 50.0, "ours": 52.0}, contrast())]
-    assert judge(*studies)[-1].word == NOT_TESTABLE
+    claim = scored({"base": 50.0, "ours": 52.0}, contrast())
+    assert judge(scored(BLIND, *CONTROLS), claim)[-1].word == NOT_TESTABLE
 
 
 def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_positive_controls() -> None:
@@ -168,9 +161,8 @@ def test_p_values_are_welchs_under_the_bounds_and_holms_over_primaries_and_posit
     assert one.difference_p is not None
     assert helps.difference_p is not None
     assert helps.difference_p < one.difference_p
-    assert (
-        last * 0.5 < one.difference_p < last * 2
-    )  # the last look's level is nearly the whole, the first p of Holm's two
+    # The last look's level is nearly the whole; of Holm's two tests this p is the larger.
+    assert last * 0.5 < one.difference_p < last * 2
 
 
 def test_one_look_of_fewer_seeds_than_five_has_the_tests_own_p_values() -> None:
@@ -258,16 +250,16 @@ def test_the_published_effect_is_inside_or_excluded() -> None:
     assert judged(52.0).published_inside is None
 
 
-@pytest.mark.parametrize("lacking", [0, 1])
-def test_a_treatment_that_never_acted_in_the_first_look_waits_for_no_seeds(lacking: int) -> None:
-    results = scored({**MEANS, "twin": 50.0}, *CONTROLS, contrast("twin", paired=True), lacking=lacking)
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_treatment_that_never_acted_in_the_first_look_waits_for_no_seeds(missing: int) -> None:
+    results = scored({**MEANS, "twin": 50.0}, *CONTROLS, contrast("twin", paired=True), missing=missing)
     same = judge(results)[-1]
     assert (same.word, same.reason) == (NOT_TESTABLE, "the same on every seed: the treatment never acted")
     assert same.estimate is None
 
 
-def test_a_row_that_this_scale_cannot_run_is_no_missing_run() -> None:
-    results = scored({**MEANS, "ours": 52.0}, *CONTROLS, contrast(), lacking=10)
+def test_a_row_that_this_scale_cannot_run_does_not_count_as_missing() -> None:
+    results = scored({**MEANS, "ours": 52.0}, *CONTROLS, contrast(), missing=10)
     rows = [replace(row, encoder=None, why="no stand-in") if row.label == "ours" else row for row in results.study.rows]
     study = replace(results.study, rows=tuple(rows))
     cannot = judge(join(study, pd.DataFrame(columns=RESULTS)))[-1]
@@ -275,7 +267,7 @@ def test_a_row_that_this_scale_cannot_run_is_no_missing_run() -> None:
 
 
 def test_a_family_that_fails_both_controls_says_so() -> None:
-    one = judged(52.0, means={"base": 50.0, "oracle": 50.0, "noise": 52.0})
+    one = judged(52.0, means=BLIND | {"noise": 52.0})
     assert one.reason.startswith("the positive control is not detected (helps: ")
     assert "; the negative control helps (does not: +" in one.reason
 
@@ -289,8 +281,7 @@ def test_a_row_of_fewer_seeds_than_the_first_look_is_looked_at_once() -> None:
 
 
 def test_the_table_gives_a_familys_reason_once_and_each_rows_own_verdict_in_its_row() -> None:
-    means = {"base": 50.0, "oracle": 55.0, "noise": 52.0, "ours": 52.0}
-    plan = PlanVerdicts((scored(means, *CONTROLS, contrast(), contrast("oracle")),))
+    plan = PlanVerdicts((scored({**HELPFUL, "ours": 52.0}, *CONTROLS, contrast(), contrast("oracle")),))
     text = verdicts_block(plan)
     assert text.count("the negative control helps (does not: ") == 1
     assert text.startswith(f"- **{ABOUT['family']}**: not testable here: the negative control helps")

@@ -1,4 +1,4 @@
-"""Gains over SimCSE are differences of recorded scores, and the published ones those of the papers' tables."""
+"""Gains over SimCSE are differences of recorded scores. Published gains come from the papers' tables."""
 
 import pandas as pd
 import pytest

@@ -23,7 +23,7 @@ SEEDS = range(301, 309)
 
 
 def stage(scores: Scores, study: Study, *contrasts: Contrast, missing: int = 0) -> Results:
-    """Return results of rows with these scores; the first row lacks its last `missing` seeds."""
+    """Return results of rows with these scores; the first row does not have its last `missing` seeds."""
     rows = tuple(Row(label=label, encoder=study.rows[0].encoder, seeds=tuple(SEEDS)) for label in scores)
     shown = replace(study, rows=rows, contrasts=contrasts)
     cells = {}
@@ -50,6 +50,10 @@ def contrast(claim: str, plus: str, minus: str, **more: object) -> Contrast:
     return Contrast(plus=(plus,), minus=(minus,), **about)  # ty: ignore[invalid-argument-type]
 
 
+PRIMARY = contrast("A1", "up", "base", paired=True)
+APART = replace(PRIMARY, role=EXPLORATORY, column="sts_disjoint_avg")  # the same difference, on disjoint pairs
+
+
 @pytest.fixture
 def scores() -> Scores:
     draw = np.random.default_rng(0)
@@ -65,7 +69,7 @@ def scores() -> Scores:
 
 def test_primaries_have_scipys_tests_corrected_by_holm_over_the_stage(study: Study, scores: Scores) -> None:
     contrasts = [
-        contrast("A1", "up", "base", paired=True),
+        PRIMARY,
         contrast("A2", "same", "base", paired=True),
         contrast("A3", "down", "base"),
         contrast("A4", "wild", "base"),
@@ -93,7 +97,7 @@ def test_primaries_have_scipys_tests_corrected_by_holm_over_the_stage(study: Stu
     assert judged[1].equivalence_p == pytest.approx(4 * max(test.pvalue for test in shifted))
 
 
-def test_a_primary_that_lacks_a_seed_is_not_run_and_still_counts(study: Study, scores: Scores) -> None:
+def test_a_primary_without_a_seed_is_not_run_and_still_counts(study: Study, scores: Scores) -> None:
     contrasts = [contrast("A1", "up", "base"), contrast("A2", "down", "base")]
     absent, whole = judge_stage([stage(scores, study, *contrasts, missing=1)], "A")
     assert (absent.word, absent.reason, absent.estimate) == ("not run yet", "up: 7 of 8 seeds", None)
@@ -102,9 +106,7 @@ def test_a_primary_that_lacks_a_seed_is_not_run_and_still_counts(study: Study, s
 
 
 def test_the_table_has_the_effect_on_disjoint_pairs(study: Study, scores: Scores) -> None:
-    primary = contrast("A1", "up", "base", paired=True)
-    apart = replace(primary, role=EXPLORATORY, column="sts_disjoint_avg")
-    (line,) = one_look_grid([stage(scores, study, primary, apart)], "A").rows
+    (line,) = one_look_grid([stage(scores, study, PRIMARY, APART)], "A").rows
     mean = (scores["up"] - scores["base"]).mean()
     assert (line[0], line[2], line[4], line[6], line[-1]) == ("A1", f"+{mean:.2f}", f"+{mean:.2f}", "8", "better")
 
@@ -112,17 +114,12 @@ def test_the_table_has_the_effect_on_disjoint_pairs(study: Study, scores: Scores
 def test_the_table_says_which_seeds_are_missing_and_takes_nothing_from_another_stage(
     study: Study, scores: Scores
 ) -> None:
-    primary = contrast("A1", "up", "base", paired=True)
-    apart = replace(primary, role=EXPLORATORY, column="sts_disjoint_avg")
-    short = stage({"up": scores["up"], "base": scores["base"]}, study, primary, apart, missing=3)
-    other = stage(scores, study, replace(primary, claim="D1"), apart)
+    short = stage({"up": scores["up"], "base": scores["base"]}, study, PRIMARY, APART, missing=3)
+    other = stage(scores, study, replace(PRIMARY, claim="D1"), APART)
     (line,) = one_look_grid([short, other], "A").rows
     effect = (scores["up"] - scores["base"])[:5].mean()
-    assert (line[2], line[4], line[-1]) == (
-        "\N{EN DASH}",
-        f"{effect:+.2f} (5 of 8 seeds)",
-        "not complete (up: 5 of 8 seeds)",
-    )
+    effects = ("\N{EN DASH}", f"{effect:+.2f} (5 of 8 seeds)")
+    assert (line[2], line[4], line[-1]) == (*effects, "not complete (up: 5 of 8 seeds)")
 
 
 def test_an_own_study_judges_what_it_declares_with_a_margin_and_estimates_the_rest(

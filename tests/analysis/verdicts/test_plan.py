@@ -32,14 +32,24 @@ def words_of(*planned: Results) -> dict[str, str]:
 
 
 @pytest.fixture
+def study() -> Study:
+    return single("plan-orders", "small")
+
+
+@pytest.fixture
+def controls() -> Study:
+    """The study with the controls of these orders."""
+    return single("plan-scoring", "small")
+
+
+@pytest.fixture
 def working_controls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "blocked_families", lambda judged: {})
 
 
 @pytest.mark.usefixtures("working_controls")
 @pytest.mark.slow
-def test_orders_that_agree_are_supported_and_others_are_not() -> None:
-    study = single("plan-orders", "small")
+def test_orders_that_agree_are_supported_and_others_are_not(study: Study) -> None:
     lines = ordered(study)
     assert words_of(join(study, lines)) == ALIKE
     disjoint = lines["task"].str.endswith("_disjoint")
@@ -49,8 +59,7 @@ def test_orders_that_agree_are_supported_and_others_are_not() -> None:
 
 @pytest.mark.usefixtures("working_controls")
 @pytest.mark.slow
-def test_there_is_no_verdict_before_each_row_that_is_read_has_the_first_looks_seeds() -> None:
-    study = single("plan-orders", "small")
+def test_there_is_no_verdict_before_each_row_that_is_read_has_the_first_looks_seeds(study: Study) -> None:
     lines = ordered(study)
     keys = list(study.rows[1].keys().values())
     five, four = (lines[~lines["key"].isin(keys[count:])] for count in (5, 4))
@@ -65,9 +74,8 @@ def test_there_is_no_verdict_before_each_row_that_is_read_has_the_first_looks_se
 
 
 @pytest.mark.usefixtures("working_controls")
-def test_seeds_after_the_last_complete_look_are_left_out() -> None:
-    """Seven seeds of one row: the verdict is that of five, in which this row is the lowest, and the highest later."""
-    study = single("plan-orders", "small")
+def test_seeds_after_the_last_complete_look_are_left_out(study: Study) -> None:
+    """Seven seeds of one row: it is the lowest with the first five, which decide, and the highest with all seven."""
     lines = ordered(study)
     seeds = [key for row in study.rows[:1] for key in row.keys().values()]
     later = lines["key"].isin(seeds[5:7]) & lines["task"].str.endswith("_disjoint")
@@ -77,9 +85,8 @@ def test_seeds_after_the_last_complete_look_are_left_out() -> None:
 
 @pytest.mark.usefixtures("working_controls")
 @pytest.mark.slow
-def test_the_last_complete_look_is_the_one_that_decides() -> None:
+def test_the_last_complete_look_is_the_one_that_decides(study: Study) -> None:
     """Ten seeds: disjoint sets order the rows as the others do in the first five, and in all ten the other way."""
-    study = single("plan-orders", "small")
     lines = ordered(study)
     keys = [list(row.keys().values()) for row in study.rows]
     lines = lines[~lines["key"].isin([key for row in keys for key in row[10:]])]
@@ -89,10 +96,8 @@ def test_the_last_complete_look_is_the_one_that_decides() -> None:
 
 
 @pytest.mark.slow
-def test_a_family_whose_controls_failed_has_no_verdict() -> None:
-    study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
-    same = lines_of(controls)
-    same["score"] = 0.5
+def test_a_family_whose_controls_failed_has_no_verdict(study: Study, controls: Study) -> None:
+    same = lines_of(controls).assign(score=0.5)
     orders = ordered(study)
     for lines in (orders, orders.iloc[:0]):
         planned = [join(study, lines), join(controls, same)]
@@ -100,14 +105,13 @@ def test_a_family_whose_controls_failed_has_no_verdict() -> None:
 
 
 @pytest.mark.slow
-def test_a_family_whose_controls_are_not_run_waits() -> None:
-    study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
+def test_a_family_whose_controls_are_not_run_waits(study: Study, controls: Study) -> None:
     planned = [join(study, ordered(study)), join(controls, lines_of(controls).iloc[:0])]
     assert words_of(*planned) == dict.fromkeys(ORDERS, "not run yet")
 
 
-def test_what_can_t_be_run_is_not_testable(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, controls = single("plan-costs", "small"), single("plan-scoring", "small")
+def test_what_cannot_be_run_is_not_testable(controls: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = single("plan-costs", "small")
     planned = [join(study, lines_of(study)), join(controls, lines_of(controls).iloc[:0])]
     assert words_of(*planned)["E11"] == "not testable here"
     monkeypatch.setitem(plan.FAMILY_OF, "E11", controls.contrasts[0].family)  # whose controls are not run
@@ -133,8 +137,9 @@ def test_the_table_says_what_would_decide() -> None:
 
 
 @pytest.mark.slow
-def test_an_undecided_claim_of_a_family_with_a_failed_control_is_not_testable(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, controls = single("plan-orders", "small"), single("plan-scoring", "small")
+def test_an_undecided_claim_of_a_family_with_a_failed_control_is_not_testable(
+    study: Study, controls: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     same = lines_of(controls).assign(score=0.5)
     lines = ordered(study)
     disjoint = lines["task"].str.endswith("_disjoint")
