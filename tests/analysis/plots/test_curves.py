@@ -9,7 +9,7 @@ import scipy
 
 from analysis.plots import curves, style
 from analysis.plots.figure_data import FigureData
-from tests.support.figure_records import empty, figure_data_of, figure_of, less, points_of, row_of, study_of
+from tests.support.figure_records import figure_data_of, figure_of, less, points_of, row_of, study_of
 
 STEPS = tuple(range(32, 257, 32))
 
@@ -133,7 +133,7 @@ def test_paths_go_from_a_hollow_mark_to_a_filled_one() -> None:
 
 
 @pytest.mark.slow
-def test_a_step_that_lacks_one_of_the_two_is_no_point_of_a_path() -> None:
+def test_a_step_without_one_of_the_two_is_no_point_of_a_path() -> None:
     study = study_of("compcse-figure2")
     points = points_of(study)
     lost = (points["name"] == "alignment/stsb_dev") & (points["step"] == 64)
@@ -148,19 +148,6 @@ def test_paths_may_end_at_steps_of_their_own() -> None:
     short = points["key"].isin([run.key for run in study.rows[0].runs()]) & (points["step"] == 256)
     figure = figure_of(curves.paths, figure_data_of(study, points=points[~short]))
     assert "to step 224 or 256 (filled mark)" in style.caption(figure)
-
-
-@pytest.mark.parametrize(
-    ("name", "draw"),
-    [
-        ("whitenedcse-figure3", curves.curves),
-        ("rankencoder-figure8", curves.losses),
-        ("compcse-figure2", curves.paths),
-        ("rankcse-table4", curves.all_curves),
-    ],
-)
-def test_without_curves_there_is_no_figure(name: str, draw) -> None:
-    assert draw(empty(study_of(name))) is None
 
 
 def test_a_record_with_other_quantities_has_no_figure() -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from analysis.plots import distributions, style
 from cse_core.metrics.neighbours import bins
 from experiments.schema.columns import PUBLISHED_NAMES, STS
-from tests.support.figure_records import arrays_of, dots_of, empty, figure_data_of, figure_of, lacking, study_of
+from tests.support.figure_records import arrays_of, dots_of, figure_data_of, figure_of, lacking, study_of
 
 
 def medians_of(axes) -> list[float]:
@@ -139,15 +139,3 @@ def test_sets_without_gold_are_named() -> None:
     )
     assert [axes.get_title()[:5] for axes in figure.axes] == ["STS13", "gain "]
     assert "Missing: STS12; STS14; STS15; STS16 and 2 more." in style.caption(figure)
-
-
-@pytest.mark.parametrize(
-    ("name", "draw"),
-    [
-        ("rankcse-figure5", distributions.ridges),
-        ("rankencoder-figure6", distributions.neighbours),
-        ("rankencoder-figure9", distributions.densities),
-    ],
-)
-def test_without_arrays_there_is_no_figure(name: str, draw) -> None:
-    assert draw(empty(study_of(name))) is None

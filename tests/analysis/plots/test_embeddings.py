@@ -9,7 +9,6 @@ from cse_core.evaluation.suite import PHRASES
 from tests.support.figure_records import (
     arrays_of,
     clouds,
-    empty,
     figure_data_of,
     figure_of,
     lacking,
@@ -108,10 +107,3 @@ def test_heat_maps_name_models_without_arrays() -> None:
         embeddings.heat, figure_data_of(study_of("compcse-figure4"), arrays=lacking("SimCSE", "DiffCSE"))
     )
     assert "Missing: SimCSE; DiffCSE." in style.caption(figure)
-
-
-@pytest.mark.parametrize(
-    ("name", "draw"), [("compcse-figure5", embeddings.spaces), ("compcse-figure4", embeddings.heat)]
-)
-def test_without_arrays_there_is_no_figure(name: str, draw) -> None:
-    assert draw(empty(study_of(name))) is None

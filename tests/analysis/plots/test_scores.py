@@ -11,7 +11,6 @@ from analysis.plots import hyperparameters, scores, style
 from analysis.plots.figure_data import FigureData
 from tests.support.figure_records import (
     dots_of,
-    empty,
     figure_data_of,
     figure_of,
     less,
@@ -120,7 +119,7 @@ def test_a_grid_frames_all_that_are_best() -> None:
     lines = lines.assign(score=lines["score"].mask(best | other, 0.9))
     figure = figure_of(hyperparameters.grid, figure_data_of(study, lines=lines))
     frames = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
-    assert len(frames) == 8  # one of no rank at inference, and those of all lambda_train at 0.5
+    assert len(frames) == 8  # one cell without ranks at inference, and the seven lambda_train at lambda_inf 0.5
 
 
 def test_a_grid_draws_lines_of_equal_scores_once() -> None:
@@ -231,16 +230,3 @@ def test_a_plane_has_means_intervals_and_colours_by_the_third_column() -> None:
     spread = numbers(drawn, "SimCSE", "alignment")
     assert any(np.allclose(ends, spread.mean() + np.array([-1, 1]) * half_interval(spread)) for ends in lengths(axes))
     assert "Missing: DiffCSE." in style.caption(figure)
-
-
-@pytest.mark.parametrize(
-    ("name", "draw"),
-    [
-        ("rankcse-figure1", scores.dots),
-        ("rankcse-figure3a", hyperparameters.grid),
-        ("rankcse-figure3b", hyperparameters.lines),
-        ("rankcse-figure4", scores.scatter),
-    ],
-)
-def test_without_any_scores_there_is_no_figure(name: str, draw) -> None:
-    assert draw(empty(study_of(name))) is None

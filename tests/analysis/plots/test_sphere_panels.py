@@ -99,7 +99,7 @@ def test_each_method_shows_the_positives_that_it_trains_with() -> None:
         assert f"spread {mean:.3f}" in axes.get_title(loc="left")
 
 
-def test_a_metric_beside_the_columns_is_of_the_newest_version_and_of_one_only() -> None:
+def test_a_metric_that_is_no_column_is_of_the_newest_version_and_of_one_only() -> None:
     study = study_of("rankcse-figure1")
     lines, row = lines_of(study), study.rows[0]
     task = next(iter(study.tasks))

@@ -9,6 +9,7 @@ import scipy
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
+from analysis import make_figures
 from analysis.plots import figure_data, labels, style
 from analysis.plots.registry import VIEWS
 from cse_core.methods import METHODS
@@ -197,3 +198,9 @@ def test_numbers_of_seeds_leave_out_rows_that_have_none() -> None:
         "1 seed",
         "1 to 3 seeds",
     ]
+
+
+@pytest.mark.parametrize("view", [*VIEWS, "table"])
+def test_without_a_record_no_view_has_a_figure(view: str) -> None:
+    study = next(study for study in catalogue.choose_studies(["all"], "small") if study.view == view)
+    assert make_figures.draw(empty(study)) is None
