@@ -30,7 +30,7 @@ def test_an_average_is_the_unweighted_mean_of_its_tasks_per_seed(study, lines):
     assert (cell.summary.mean, cell.summary.n) == (pytest.approx(193 / 3), 3)
 
 
-def test_a_seed_that_lacks_a_task_has_no_average(wide, lines):
+def test_a_seed_without_a_task_has_no_average(wide, lines):
     gone = key_of_row(wide, "Better", 1)
     results = join(wide, without(lines, gone, "sickr"))
     assert results.cells["Better", "sts_avg"].scores == pytest.approx({42: 63.0, 2: 66.0})
@@ -83,7 +83,7 @@ def test_only_the_rows_own_lines_count(study, lines, name, value):
     ("label", "provenance"),
     [("SimCSE", "measured"), ("As it is", "measured"), ("Elsewhere", "imported"), ("Absent", "not run")],
 )
-def test_provenance(study, lines, label, provenance):
+def test_each_row_has_its_provenance(study, lines, label, provenance):
     assert join(study, lines).cells[label, "sts_avg"].provenance == provenance
 
 
@@ -93,7 +93,7 @@ def test_a_scored_row_that_says_why_is_a_substitute(study, lines):
     assert results.cells["SimCSE", "sts_avg"].provenance == "substituted"
 
 
-def test_published_numbers_stand_beside(study, lines):
+def test_cells_have_the_published_numbers(study, lines):
     cells = join(study, lines).cells
     assert cells["Elsewhere", "transfer_avg"].published == 85.97
     assert cells["Absent", "sts_avg"].published is None
@@ -138,7 +138,7 @@ def test_tidy_is_in_points_with_seeds_and_keys(study, lines):
     assert table.loc[("SimCSE", "transfer_avg"), "missing_seeds"] == "42 1 2"
 
 
-def test_no_lines_at_all(study, lines):
+def test_without_lines_nothing_is_measured(study, lines):
     cells = join(study, lines.iloc[:0]).cells
     assert {cell.provenance for cell in cells.values()} == {"not run", "imported"}
 

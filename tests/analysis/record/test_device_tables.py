@@ -40,6 +40,6 @@ def test_both_averages_and_their_paired_difference_are_shown(folder: Path) -> No
     assert text.splitlines()[-1] == expected
 
 
-def test_a_score_that_the_record_lacks_is_refused(folder: Path) -> None:
+def test_a_score_that_the_record_does_not_have_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"devices\.csv: has 6 scores, the record has 5 of them"):
         devices_block("devices", lines(RECORDED).iloc[1:])

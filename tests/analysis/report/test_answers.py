@@ -1,4 +1,4 @@
-"""README's line for each paper: its gains are those of the record, and a missing one says so."""
+"""README's line for each paper: its gains follow from the record, and a missing one says so."""
 
 import re
 

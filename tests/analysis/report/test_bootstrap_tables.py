@@ -28,12 +28,8 @@ def cells(block: str) -> dict[str, list[str]]:
 
 def test_seeds_are_drawn_with_all_their_sets(wide: Study, lines: pd.DataFrame) -> None:
     found = cells(estimates_block(join(wide, lines), NOTHING))
-    assert list(found) == [
-        "Better \N{MINUS SIGN} SimCSE",
-        "One seed \N{MINUS SIGN} SimCSE",
-        "Absent \N{MINUS SIGN} SimCSE",
-        "SimCSE \N{MINUS SIGN} Better",
-    ]
+    others = [f"{label} \N{MINUS SIGN} SimCSE" for label in ("Better", "One seed", "Absent")]
+    assert list(found) == [*others, "SimCSE \N{MINUS SIGN} Better"]
     gaps = [100 * (FIRST["Better"][seed] - FIRST["SimCSE"][seed]) for seed in (42, 1, 2)]
     drawn = sorted(np.mean(one) for one in product(gaps, repeat=3))  # 27 equally likely draws of three seeds
     low, high = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
@@ -111,6 +107,11 @@ def planned(wide: Study, *, paired: bool, margin: float = 1.0) -> Study:
     )
 
 
+def planned_cells(study: Study, lines: pd.DataFrame, drawn: pd.DataFrame) -> dict[str, list[str]]:
+    """The cells of the block of planned contrasts, by claim."""
+    return cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), drawn))
+
+
 def drawn_line(study: Study, seeds: tuple[int, ...], how: str, low: float, high: float) -> dict[str, object]:
     rows = {row.label: row for row in study.rows}
     first, second = (csv_record.score_source(rows[label], seeds) for label in ("Better", "SimCSE"))
@@ -136,8 +137,7 @@ def test_a_planned_contrast_is_shown_over_seeds_and_over_seeds_and_pairs(
     drawn = pd.DataFrame(
         [drawn_line(study, (42, 1), "paired", low, high), drawn_line(study, (42, 1, 2), "independent", 7.0, 9.0)]
     )
-    block = pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), drawn)
-    name, seeds, count, both, of_both, number, where = cells(block)["R1"]
+    name, seeds, count, both, of_both, number, where = planned_cells(study, lines, drawn)["R1"]
     gaps = [100 * (FIRST["Better"][seed] - FIRST["SimCSE"][seed]) for seed in (42, 1, 2)]
     half = t(2).ppf(0.975) * np.std(gaps, ddof=1) / np.sqrt(3)
     assert name == "Better \N{MINUS SIGN} SimCSE"
@@ -149,19 +149,16 @@ def test_a_planned_contrast_is_shown_over_seeds_and_over_seeds_and_pairs(
 def test_only_draws_of_seeds_as_the_contrasts_test_takes_them_are_shown(wide: Study, lines: pd.DataFrame) -> None:
     study = planned(wide, paired=False)
     together = pd.DataFrame([drawn_line(study, (42, 1), "paired", 1.0, 2.0)])
-    assert cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), together)) == {}
+    assert planned_cells(study, lines, together) == {}
     apart = pd.DataFrame([drawn_line(study, (42, 1), "independent", 1.0, 2.0)])
-    assert "R1" in cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), apart))
-    assert cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), NOTHING)) == {}
+    assert "R1" in planned_cells(study, lines, apart)
+    assert planned_cells(study, lines, NOTHING) == {}
 
 
 def test_an_interval_beyond_0_and_beyond_the_margin_is_not_within_it(wide: Study, lines: pd.DataFrame) -> None:
     study = planned(wide, paired=True)
     drawn = pd.DataFrame([drawn_line(study, (42, 1), "paired", 0.5, 1.5)])
-    assert (
-        cells(pairs_and_seeds_block(PlanVerdicts((join(study, lines),)), drawn))["R1"][-1]
-        == "excludes 0, not within the margin"
-    )
+    assert planned_cells(study, lines, drawn)["R1"][-1] == "excludes 0, not within the margin"
 
 
 def test_each_contrast_of_a_study_draws_seeds_as_its_own_test_takes_them(wide: Study) -> None:

@@ -25,7 +25,7 @@ def test_a_number_is_rounded_once_and_missing_is_a_dash(score, digits, text):
     assert formats.number(score, digits=digits) == text
 
 
-def test_signs():
+def test_a_number_and_an_interval_may_have_signs():
     assert formats.number(1.23, sign=True) == "+1.23"
     assert formats.number(-1.23, sign=True) == "-1.23"
     assert formats.interval(Interval(-1.0, 2.0), sign=True) == "[-1.00, +2.00]"
@@ -41,17 +41,17 @@ def test_signs():
         (None, 3, DASH, DASH),
     ],
 )
-def test_measured(found, declared, text, brief):
+def test_a_mean_has_its_deviation_and_seeds(found, declared, text, brief):
     assert formats.mean_and_deviation(found, declared) == text
     assert formats.mean_and_deviation(found, declared, brief=True) == brief
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0004, "< 0.001"), (0.05, "0.050"), (1.0, "1.000"), (None, DASH)])
-def test_p_values(p, text):
+def test_a_p_value_has_three_decimals(p, text):
     assert formats.p_value(p) == text
 
 
-def test_markdown():
+def test_a_grid_in_markdown_escapes_bars():
     assert formats.markdown(GRID).splitlines() == [
         "**A title**",
         "",
@@ -62,7 +62,7 @@ def test_markdown():
     ]
 
 
-def test_latex():
+def test_a_grid_in_latex_has_its_caption_label_and_notes():
     assert formats.latex(GRID, label="t", caption="R&D", notes=["under_score"]).splitlines() == [
         r"\begin{table}",
         r"\centering",

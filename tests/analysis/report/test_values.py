@@ -52,9 +52,8 @@ def test_an_unknown_part_or_name_is_refused() -> None:
 
 @pytest.mark.slow
 def test_claims_and_controls_of_the_plan_have_names() -> None:
-    with pytest.raises(
-        ValueError, match=r"'R99': no such value; there are R1, .*teachers\.positive, .*S4.*, gain, share"
-    ):
+    message = r"'R99': no such value; there are R1, .*teachers\.positive, .*S4.*, gain, share"
+    with pytest.raises(ValueError, match=message):
         value_text("R99", EmptyRecord())
     assert value_text("R1 verdict", EmptyRecord()) == "not run yet"
     assert value_text("R1 published", EmptyRecord()) == "3.80"

@@ -140,7 +140,7 @@ def test_p_is_uniform_where_nothing_differs() -> None:
         assert abs(np.mean(np.array(p_values) < level) - expected) < 4 * error
 
 
-def test_what_can_not_be_moderated_stays_as_it_is() -> None:
+def test_what_cannot_be_moderated_stays_as_it_is() -> None:
     few = {name: of_error(error) for name, error in (("a", 0.1), ("b", 0.3), ("c", 0.2))}
     assert moderate(few) == few
     without = {"none": t_estimate(1.0, None, None, 1), "equal": of_error(0.0)}

@@ -80,10 +80,7 @@ def test_where_pairs_do_not_matter_it_is_the_binomial_of_seeds() -> None:
 
 def test_paired_seeds_are_drawn_together_and_give_the_binomial_of_their_differences() -> None:
     gold = np.arange(40.0)
-    first, second = (
-        np.array([gold, gold, -gold, gold]),
-        np.array([gold, -gold, -gold, gold]),
-    )  # one seed in four differs
+    first, second = np.array([gold, gold, -gold, gold]), np.array([gold, -gold, -gold, gold])  # one in four differs
     found = crossed_bootstrap([first], [second], [gold], resamples=40_000, paired=True)
     law = reference.binom(4, 0.25)
     assert found.difference == pytest.approx(0.5)

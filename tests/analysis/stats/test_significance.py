@@ -154,6 +154,6 @@ def test_holm_raises_p_keeps_order_and_stays_under_bonferroni(p_values):
 
 
 @pytest.mark.parametrize(("value", "word"), [(0.9, "below"), (1.0, "within"), (2.0, "within"), (2.1, "above")])
-def test_published_verdict(value, word):
+def test_a_published_number_is_below_within_or_above_the_interval(value, word):
     assert significance.published_verdict(value, significance.Interval(1.0, 2.0)) == word
     assert significance.published_verdict(value, None) == "not tested"
