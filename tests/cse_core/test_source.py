@@ -65,7 +65,7 @@ def key(kind: Any) -> str:
     return replace(BASE, method=kind()).key
 
 
-def test_the_projects_methods_are_named_as_ever() -> None:
+def test_the_projects_methods_keep_their_names() -> None:
     assert all(class_name(kind) == kind.__name__ for kind in METHODS.values())
 
 
@@ -95,7 +95,7 @@ def test_a_class_of_the_name_of_a_built_in_one_is_another_run(load: Load) -> Non
     "line",
     ["from my_helper import LOSS", "import my_helper", "def f():\n    import my_helper", "from my_base import Helped"],
 )
-def test_what_the_file_imports_from_beside_it_counts(line: str, load: Load) -> None:
+def test_what_the_file_imports_from_its_own_folder_counts(line: str, load: Load) -> None:
     base = {"my_base": "import my_helper\n\nclass Helped:\n    pass\n"}
     keys = [
         key(load(my_own_method=f"{line}\n{code()}", my_helper=f"LOSS = {number}\n", **base)) for number in (1, 2, 1)
@@ -132,7 +132,7 @@ def test_a_new_version_of_the_class_it_is_derived_from_is_another_run(
 
 
 def test_the_projects_files_do_not_count(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their classes count by version. Else an edit of a docstring, or another installation, would make other runs."""
+    """Their classes count by version: an edited docstring or another installation makes no other runs."""
     mine, read = load(one=code()), []
     monkeypatch.setattr(source, "_add_files", lambda module, files: read.append(module))
     source.class_name.__wrapped__(mine)

@@ -49,7 +49,7 @@ def test_a_space_has_the_shared_settings_and_the_methods_own_at_the_encoders_wid
     assert space_of(run_of("compcse"), 768)["dims"] == (192, 256, 384, 768)
 
 
-def test_a_setting_that_a_method_fixes_is_not_drawn_and_one_that_it_lacks_neither() -> None:
+def test_a_setting_is_drawn_only_if_the_method_has_it_and_does_not_fix_it() -> None:
     assert space_of(run_of("ct"), 128).keys() == {"learning_rate", "epochs", "negatives"}
 
 

@@ -132,7 +132,7 @@ def test_a_far_edit_costs_more_than_a_near_one(seed, slot):
     assert synthetic.similarity(meaning, far) < synthetic.similarity(meaning, near) < 5
 
 
-def test_a_worked_score():
+def test_a_score_is_as_worked_out_by_hand():
     weights = synthetic.WEIGHTS
     first = synthetic.Meaning("man", "bought", "dog", place="in the city")
     second = synthetic.Meaning("woman", "bought", "car", time="in winter")

@@ -1,4 +1,4 @@
-"""The mix of two encoders' cosines: against the cosines by hand, and against what RankCSE mixes of its teachers."""
+"""The mix of two encoders' cosines is what RankCSE mixes of the two as teachers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Densities and positives: what is stored beside the metrics, and what they are computed from."""
+"""Densities and positives: what is stored with the metrics, and what they are computed from."""
 
 import math
 from typing import Any
