@@ -95,7 +95,7 @@ def test_each_page_is_there_and_each_table_has_its_rows(site: Path, pages: dict[
         assert page.rows == len(lines) - len(rules), table.name
 
 
-def test_each_figure_is_shown_and_lies_beside_its_table(site: Path, pages: dict[Path, Page]) -> None:
+def test_each_figure_is_shown_on_the_page_of_its_table(site: Path, pages: dict[Path, Page]) -> None:
     shown = {(path.parent / link).resolve() for path, page in pages.items() for link in [*page.loaded, *page.links]}
     assert len(FIGURES) > 25
     assert {site / figure.relative_to(ROOT) for figure in FIGURES} <= shown

@@ -1,4 +1,4 @@
-"""The STS sets' sentences as a corpus: counts as ConSERT's README states them, and what its rows are flagged with."""
+"""The STS sets' sentences as a corpus: their counts are those that ConSERT's README states."""
 
 import shutil
 from collections import Counter

@@ -125,7 +125,7 @@ def test_mixed_problems_come_back_in_order_however_chunked(side_by_side, threads
 
 @settings
 @pytest.mark.slow
-def test_a_problem_does_not_depend_on_those_beside_it(setting: str) -> None:
+def test_a_problem_does_not_depend_on_its_neighbours(setting: str) -> None:
     x, y = generated(240)
     random = np.random.RandomState(1)
     draws = [random.permutation(240) for _ in range(20)]

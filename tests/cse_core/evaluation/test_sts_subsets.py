@@ -1,6 +1,7 @@
 """The disjoint and the scored parts of the STS sets, counted again with other code on the real files.
 
-And how their scores are shown, with means only where all seven sets have one."""
+Scores are shown in tables. A mean is shown only where all seven sets have a score.
+"""
 
 import io
 import string
@@ -29,7 +30,7 @@ INTERVALS = {"stsb_dissimilar": 407, "stsb_between": 438, "stsb_similar": 534}
 
 
 def plainer(sentence: str) -> str:
-    """Only ASCII punctuation, by a table: says whether the counts hang on what else is dropped."""
+    """The words without ASCII punctuation only: shows that the counts do not depend on what else is dropped."""
     return " ".join(sentence.casefold().translate(dict.fromkeys(map(ord, string.punctuation), " ")).split())
 
 
@@ -118,7 +119,7 @@ def test_a_pair_is_known_in_any_case_punctuation_and_order() -> None:
         ("", ""),
     ],
 )
-def test_normalised(sentence: str, expected: str) -> None:
+def test_a_normalised_sentence_has_only_its_words(sentence: str, expected: str) -> None:
     assert normalise(sentence) == expected
 
 
@@ -212,7 +213,7 @@ def test_a_mean_is_shown_where_all_seven_tasks_are_there(monkeypatch: pytest.Mon
     assert shown([*seven, *other], monkeypatch, scorer="cosine mean") == {"sickr": ["9", "100.00"]}
 
 
-def test_a_metric_that_a_task_lacks_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_that_a_task_does_not_have_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [*cells(TRANSFER, acc=0.8), *cells(["mrpc"], f1=0.75), *cells(["phrases"], **{"cosine.mean": 0.12345})]
     lines = shown(found, monkeypatch)
     assert lines["mr"] == ["9", "80.00", "\u2013"]

@@ -57,7 +57,6 @@ def one_by_one(task: str, data: Data, setting: str, seed: int) -> Accuracy:
 
 
 SIZES = {"mr": (203,), "trec": (307, 101), "mrpc": (251, 131), "sst2": (331, 87, 149)}  # of no fold a multiple
-protocols = pytest.mark.parametrize("task", SIZES)
 
 
 def check_against_reference(task: str, data: Data, setting: str, seed: int) -> None:
@@ -71,27 +70,18 @@ def check_against_reference(task: str, data: Data, setting: str, seed: int) -> N
 
 
 @pytest.mark.slow
-@protocols
-@pytest.mark.parametrize("seed", [1111, 4])
-def test_the_fast_setting_gives_senteval_s_numbers(task: str, seed: int) -> None:
-    check_against_reference(task, generated(task, SIZES[task], seed=seed), "fast", seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1111, 4])
-@pytest.mark.parametrize("task", ["trec", "mrpc"])
-def test_the_papers_setting_gives_senteval_s_numbers(task: str, seed: int) -> None:
-    check_against_reference(task, generated(task, SIZES[task], seed=seed), "test", seed)
-
-
-@pytest.mark.slow
-def test_the_papers_setting_gives_senteval_s_numbers_of_a_dev_set() -> None:
-    check_against_reference("sst2", generated("sst2", SIZES["sst2"], seed=1), "test", 1111)
-
-
-@pytest.mark.slow
-def test_the_papers_setting_gives_senteval_s_numbers_of_a_cross_validation() -> None:
-    check_against_reference("mr", generated("mr", (137,), seed=2), "test", 4)
+@pytest.mark.parametrize(
+    ("task", "setting", "seed", "data_seed"),
+    [
+        *((task, "fast", seed, seed) for task in SIZES for seed in (1111, 4)),
+        *((task, "test", seed, seed) for task in ("trec", "mrpc") for seed in (1111, 4)),
+        ("sst2", "test", 1111, 1),
+        ("mr", "test", 4, 2),
+    ],
+)
+def test_accuracies_are_sentevals(task: str, setting: str, seed: int, data_seed: int) -> None:
+    sizes = (137,) if (task, setting) == ("mr", "test") else SIZES[task]
+    check_against_reference(task, generated(task, sizes, seed=data_seed), setting, seed)
 
 
 def glove(task: str, folder: Path) -> Data:
@@ -107,7 +97,7 @@ def glove(task: str, folder: Path) -> Data:
 
 
 @pytest.mark.slow
-def test_glove_on_trec_gets_senteval_s_numbers(real_data: Path) -> None:
+def test_glove_on_trec_gets_sentevals_numbers(real_data: Path) -> None:
     data = glove("trec", real_data)
     assert [len(y) for y in data[1].values()] == [5452, 500]
     check_against_reference("trec", data, "fast", 1111)
@@ -265,13 +255,13 @@ def test_order_is_by_words_of_the_first_then_of_the_second_then_by_class() -> No
     assert order([], [], []) == []
 
 
-def test_pair_features_are_the_difference_s_size_and_the_product() -> None:
+def test_pair_features_are_the_size_of_the_difference_and_the_product() -> None:
     u, v = torch.tensor([[1.0, -2], [0, 3]]), torch.tensor([[3.0, 4], [-1, 2]])
     assert pair_features(u, v).tolist() == [[2, 6, 3, -8], [1, 1, 0, 6]]
     assert torch.equal(pair_features(u, v), pair_features(v, u))
 
 
-def test_mr_in_senteval_s_order_is_sorted_and_stable(real_data: Path) -> None:
+def test_mr_in_sentevals_order_is_sorted_and_stable(real_data: Path) -> None:
     table = labelled_sentences("mr", real_data).table
     texts, labels = list(table["sentence1"][:]), list(table["label"][:])
     at = order(texts, list(table["sentence2"][:]), labels)

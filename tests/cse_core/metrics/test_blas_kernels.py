@@ -1,4 +1,4 @@
-"""Scores have the same bits whichever kernels OpenBLAS runs, in real processes that differ in nothing else."""
+"""Scores have the same bits whichever kernels OpenBLAS runs, in two processes that differ only in the kernels."""
 
 import json
 import os
