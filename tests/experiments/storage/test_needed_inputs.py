@@ -1,4 +1,4 @@
-"""What runs read is found in their declarations, and looked for where it is read; the room that checkpoints take."""
+"""The inputs of runs are found in their declarations; missing ones are named; checkpoints must fit on the disk."""
 
 import shutil
 from dataclasses import replace

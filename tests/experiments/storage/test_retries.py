@@ -1,4 +1,4 @@
-"""What is tried again while storage is away, and what would fail again."""
+"""Temporary errors of storage are tried again; others are not."""
 
 import errno
 
@@ -20,5 +20,5 @@ from experiments.storage.retries import is_temporary
         (ValueError("damaged"), False),
     ],
 )
-def test_only_what_may_be_gone_later_is_tried_again(error: Exception, temporary: bool) -> None:
+def test_only_errors_that_may_pass_are_tried_again(error: Exception, temporary: bool) -> None:
     assert is_temporary(error) == temporary

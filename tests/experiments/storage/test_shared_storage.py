@@ -1,4 +1,4 @@
-"""Run folders by URL: nothing is lost, nothing is written twice, and who comes late spoils nothing."""
+"""Run folders on shared storage: nothing is lost or written twice, and a late machine spoils nothing."""
 
 import json
 import shutil
@@ -21,7 +21,27 @@ from tests.support.shared_folders import FILES, RULES, content, fill, prepared, 
 
 @pytest.fixture(params=["file", "memory"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Empty shared storage, in a folder or in memory."""
     return prepared((tmp_path / "shared").as_uri() if request.param == "file" else f"memory://{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def shared(url: str, tmp_path: Path) -> Shared:
+    """Shared storage with FILES as version 1 of run "key"; they are also in tmp_path / "a"."""
+    shared = Shared(url)
+    assert shared.publish(fill(tmp_path / "a" / "key"), 0)
+    return shared
+
+
+def cut(shared: Shared, file: str) -> None:
+    """Cut the last byte of a file of version 1, or of the file "1" that names its folder."""
+    path = f"{shared.root}/key/1" if file == "1" else f"{shared._folder('key', 1)}/{file}"
+    shared.files.pipe_file(path, shared.files.cat_file(path)[:-1])
+
+
+def resumed_at(store: Path) -> int:
+    """The step of the run's state in a store."""
+    return torch.load(store / "key" / "state.pt")["step"]
 
 
 def test_a_published_folder_is_found_whole_by_others(url: str, tmp_path: Path) -> None:
@@ -34,11 +54,11 @@ def test_a_published_folder_is_found_whole_by_others(url: str, tmp_path: Path) -
     assert content(tmp_path / "b" / "key") == FILES
     Shared(url).fetch("key", tmp_path / "c", weights=False)
     assert content(tmp_path / "c" / "key") == {k: v for k, v in FILES.items() if not k.startswith("stsb_dev")}
-    Shared(url).fetch("key", tmp_path / "c")  # a driver's machine that is given a run that needs them
+    Shared(url).fetch("key", tmp_path / "c")  # now with weights, as another run on that machine needs them
     assert content(tmp_path / "c" / "key") == FILES
 
 
-def test_who_finishes_late_changes_nothing(url: str, tmp_path: Path) -> None:
+def test_a_machine_that_finishes_late_changes_nothing(url: str, tmp_path: Path) -> None:
     late, first = Shared(url), Shared(url)
     assert first.publish(fill(tmp_path / "a" / "key", result_json=b"first"), 0)
     assert not late.publish(fill(tmp_path / "b" / "key", result_json=b"late"), 0)
@@ -48,7 +68,7 @@ def test_who_finishes_late_changes_nothing(url: str, tmp_path: Path) -> None:
     assert content(tmp_path / "c" / "key") == FILES | {"result.json": b"first"}
 
 
-def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
+def test_of_many_machines_that_publish_at_once_one_wins(tmp_path: Path) -> None:
     url, won = prepared((tmp_path / "shared").as_uri()), []
     folders = [fill(tmp_path / str(i) / "key", result_json=str(i).encode()) for i in range(8)]
     ready = threading.Barrier(len(folders))
@@ -68,12 +88,11 @@ def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
     assert content(tmp_path / "found" / "key") == content(won[0])
 
 
-def test_scores_that_were_lacking_make_a_later_folder(url: str, tmp_path: Path) -> None:
-    assert Shared(url).publish(fill(tmp_path / "a" / "key"), 0)
+def test_further_scores_make_a_later_version(shared: Shared, url: str, tmp_path: Path) -> None:
     more = Shared(url)
     last = more.fetch("key", tmp_path / "b")
     assert more.publish(fill(tmp_path / "b" / "key", result_json=b"more"), last)
-    assert Shared(url).fetch("key", tmp_path / "a") == 2  # this machine's own is no longer the last
+    assert Shared(url).fetch("key", tmp_path / "a") == 2  # where version 1 came from
     assert (tmp_path / "a" / "key" / "result.json").read_bytes() == b"more"
 
 
@@ -87,22 +106,22 @@ def test_a_run_resumes_from_the_furthest_whole_state(url: str, tmp_path: Path) -
     other._upload(saved(tmp_path / "a" / "key", 99), f"{other.root}/key/state-99-last+stsb_dev-0123456789ab")
     other.files.rm(f"{other.root}/key/state-99-last+stsb_dev-0123456789ab/complete")  # written last
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(tmp_path / "b" / "key" / "state.pt")["step"] == 8  # of `one`, whose earlier ones are gone
+    assert resumed_at(tmp_path / "b") == 8  # the last state of `one`, whose earlier states are gone
     assert one.publish(fill(tmp_path / "c" / "key"), 0)
     assert not one._states("key")
 
 
-@pytest.mark.parametrize(("own", "shared", "found"), [(4, 8, 8), (8, 4, 8), (8, 8, 8)])
+@pytest.mark.parametrize(("own", "brought", "found"), [(4, 8, 8), (8, 4, 8), (8, 8, 8)])
 def test_a_run_resumes_from_the_further_of_a_machines_own_and_the_shared_state(
-    url: str, tmp_path: Path, own: int, shared: int, found: int
+    url: str, tmp_path: Path, own: int, brought: int, found: int
 ) -> None:
-    Shared(url).share_state(saved(tmp_path / "a" / "key", shared), RULES)
-    mine = saved(tmp_path / "b" / "key", own)
+    Shared(url).share_state(saved(tmp_path / "a" / "key", brought), RULES)
+    saved(tmp_path / "b" / "key", own)
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(mine / "state.pt")["step"] == found
+    assert resumed_at(tmp_path / "b") == found
 
 
-def test_states_of_other_selection_rules_are_neither_fetched_nor_kept_to(url: str, tmp_path: Path) -> None:
+def test_states_of_other_selection_rules_are_neither_fetched_nor_kept(url: str, tmp_path: Path) -> None:
     Shared(url).share_state(saved(tmp_path / "a" / "key", 12, ("last",)), ("last",))
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
     assert not (tmp_path / "b").exists()
@@ -113,7 +132,7 @@ def test_states_of_other_selection_rules_are_neither_fetched_nor_kept_to(url: st
     assert (found["step"], found["keep"]) == (4, sorted(RULES))
 
 
-def test_a_state_of_which_half_was_brought_is_brought_again(
+def test_a_state_that_was_half_uploaded_is_uploaded_again(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared, folder = Shared(url), saved(tmp_path / "a" / "key", 4)
@@ -129,25 +148,22 @@ def test_a_state_of_which_half_was_brought_is_brought_again(
     assert not (tmp_path / "b").exists()
     shared.share_state(folder, RULES)
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(tmp_path / "b" / "key" / "state.pt")["step"] == 4
+    assert resumed_at(tmp_path / "b") == 4
 
 
-def test_a_torn_state_of_ones_own_gives_way(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("why", ["it is torn", "its checkpoint is missing"])
+def test_a_machines_own_state_that_can_not_be_resumed_gives_way(url: str, tmp_path: Path, why: str) -> None:
     Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
-    mine = saved(tmp_path / "b" / "key", 8) / "state.pt"
-    mine.write_bytes(mine.read_bytes()[:100])
+    if why == "it is torn":
+        mine = saved(tmp_path / "b" / "key", 8) / "state.pt"
+        mine.write_bytes(mine.read_bytes()[:100])
+    else:
+        saved(tmp_path / "b" / "key", 8, last=Checkpoint(8, None))
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(mine)["step"] == 4
+    assert resumed_at(tmp_path / "b") == 4
 
 
-def test_a_state_of_ones_own_from_which_training_would_not_resume_gives_way(url: str, tmp_path: Path) -> None:
-    Shared(url).share_state(saved(tmp_path / "a" / "key", 4), RULES)
-    mine = saved(tmp_path / "b" / "key", 8, last=Checkpoint(8, None)) / "state.pt"  # beside no such checkpoint
-    Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(mine)["step"] == 4
-
-
-def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
+def test_a_state_that_is_deleted_while_it_is_fetched_is_looked_for_again(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Shared(url)
@@ -164,28 +180,20 @@ def test_a_state_that_goes_while_it_is_fetched_is_looked_for_again(
     assert content(tmp_path / "b" / "key") == FILES
 
 
-def test_a_published_folder_of_which_a_file_is_gone_is_not_taken_for_whole(url: str, tmp_path: Path) -> None:
-    shared = Shared(url)
-    shared.publish(fill(tmp_path / "a" / "key"), 0)
-    shared.files.rm(f"{shared.root}/key/{shared.attempt}-1/pair_scores/x.npz")
-    assert Shared(url).fetch("key", tmp_path / "b") == 1
-    assert content(tmp_path / "b" / "key") == {}
-    assert not (tmp_path / "b" / "key" / "shared").exists()
-
-
-@pytest.mark.parametrize("file", ["stsb_dev/model.safetensors", "history.json", "complete", "result.json"])
+@pytest.mark.parametrize(
+    "file", ["stsb_dev/model.safetensors", "history.json", "complete", "result.json", "pair_scores/x.npz"]
+)
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "altered"])
 def test_a_damaged_version_is_set_aside_and_a_later_one_heals_it(
-    url: str, tmp_path: Path, file: str, damage: str, caplog: pytest.LogCaptureFixture
+    shared: Shared, url: str, tmp_path: Path, file: str, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shared = Shared(url)
-    shared.publish(fill(tmp_path / "a" / "key"), 0)
     path = f"{shared._folder('key', 1)}/{file}"
     whole = shared.files.cat_file(path)
     changed = {"empty": b"", "cut": whole[:-3], "altered": whole[:-1] + b"?"}
     shared.files.rm(path) if damage == "gone" else shared.files.pipe_file(path, changed[damage])
     last = Shared(url).fetch("key", tmp_path / "b")
     assert (last, content(tmp_path / "b" / "key")) == (1, {})
+    assert not (tmp_path / "b" / "key" / "shared").exists()
     assert "key/1: damaged" in caplog.text
     assert not Shared(url).holds("key", ())
     assert Shared(url).publish(fill(tmp_path / "c" / "key"), last)
@@ -195,12 +203,12 @@ def test_a_damaged_version_is_set_aside_and_a_later_one_heals_it(
 
 
 @pytest.mark.parametrize("file", ["1", "stsb_dev/model.safetensors", "complete"])
-def test_a_damaged_version_of_which_a_whole_copy_is_here_is_uploaded_again(url: str, tmp_path: Path, file: str) -> None:
-    shared, folder = Shared(url), fill(tmp_path / "a" / "key")
-    shared.publish(folder, 0)
+def test_a_damaged_version_is_uploaded_again_from_a_whole_copy(
+    shared: Shared, url: str, tmp_path: Path, file: str
+) -> None:
+    folder = tmp_path / "a" / "key"
     shared.fetch("key", tmp_path / "a")
-    path = f"{shared.root}/key/1" if file == "1" else f"{shared._folder('key', 1)}/{file}"
-    shared.files.pipe_file(path, shared.files.cat_file(path)[:-1])
+    cut(shared, file)
     last = Shared(url).fetch("key", tmp_path / "a")
     assert (last, content(folder)) == (1, FILES)
     assert not (folder / "shared").exists()  # so execute_shared uploads what is here
@@ -210,7 +218,7 @@ def test_a_damaged_version_of_which_a_whole_copy_is_here_is_uploaded_again(url: 
 
 
 @pytest.mark.parametrize("place", ["1", "{}", "{}/complete"])
-def test_what_is_a_file_where_a_folder_belongs_or_the_reverse_is_damage_too(tmp_path: Path, place: str) -> None:
+def test_a_file_in_place_of_a_folder_or_the_reverse_is_damage_too(tmp_path: Path, place: str) -> None:
     shared = Shared(prepared((tmp_path / "shared").as_uri()))
     shared.publish(fill(tmp_path / "a" / "key"), 0)
     path = tmp_path / "shared" / "key" / place.format(f"{shared.attempt}-1")
@@ -227,9 +235,7 @@ def test_what_is_a_file_where_a_folder_belongs_or_the_reverse_is_damage_too(tmp_
     assert content(tmp_path / "b" / "key") == FILES
 
 
-def test_behind_a_damaged_version_the_one_before_it_counts(url: str, tmp_path: Path) -> None:
-    shared = Shared(url)
-    shared.publish(fill(tmp_path / "a" / "key"), 0)
+def test_if_the_last_version_is_damaged_the_one_before_it_counts(shared: Shared, url: str, tmp_path: Path) -> None:
     shared.publish(fill(tmp_path / "a" / "key", result_json=b"more"), 1)
     shared.files.pipe_file(f"{shared.root}/key/2", b"")
     assert Shared(url).fetch("key", tmp_path / "b") == 2
@@ -240,10 +246,9 @@ def test_behind_a_damaged_version_the_one_before_it_counts(url: str, tmp_path: P
 def test_a_version_with_a_cut_or_missing_file_is_not_planned_with(url: str, tmp_path: Path, file: str) -> None:
     shared = Shared(url)
     shared.publish(trained(tmp_path / "a" / "key"), 0)
-    path = f"{shared._folder('key', 1)}/{file}"
-    shared.files.pipe_file(path, shared.files.cat_file(path)[:-1])
+    cut(shared, file)
     assert not Shared(url).holds("key", ("stsb_dev",))
-    shared.files.rm(path)
+    shared.files.rm(f"{shared._folder('key', 1)}/{file}")
     assert not Shared(url).holds("key", ("stsb_dev",))
 
 
@@ -254,20 +259,19 @@ def test_a_damaged_state_is_deleted_and_the_next_furthest_counts(url: str, tmp_p
     (state,) = [path for path in other._states("key") if "/state-8-" in path]
     other.files.pipe_file(f"{state}/state.pt", b"cut")
     Shared(url).fetch("key", tmp_path / "b", rules=RULES)
-    assert torch.load(tmp_path / "b" / "key" / "state.pt")["step"] == 4
+    assert resumed_at(tmp_path / "b") == 4
     assert state not in other._states("key")
 
 
-def test_a_name_that_leads_out_of_the_folder_is_refused(url: str, tmp_path: Path) -> None:
-    shared = Shared(url)
-    shared.publish(fill(tmp_path / "a" / "key"), 0)
+def test_a_name_that_leads_out_of_the_folder_is_refused(shared: Shared, url: str, tmp_path: Path) -> None:
     for name in ("../stolen", "/stolen"):
-        shared.files.pipe_file(f"{shared.root}/key/{shared.attempt}-1/complete", listing(name))
+        listed = json.dumps({name: {"bytes": 1, "sha256": ""}}).encode()
+        shared.files.pipe_file(f"{shared._folder('key', 1)}/complete", listed)
         with pytest.raises(ValueError, match="outside the run's folder"):
             Shared(url).fetch("key", tmp_path / "b")
 
 
-def test_what_is_published_is_not_written_again_where_tidying_up_fails(
+def test_what_is_published_is_not_written_again_if_tidying_up_fails(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared, folder = Shared(url), fill(tmp_path / "a" / "key")
@@ -282,7 +286,7 @@ def test_what_is_published_is_not_written_again_where_tidying_up_fails(
     assert shared.publish(folder, 0)  # the same attempt, tried again
 
 
-def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:
+def test_nothing_of_a_late_machine_stays_on_the_storage(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     loser = Shared(prepared(shared.as_uri()))
     assert Shared(shared.as_uri()).publish(fill(tmp_path / "a" / "key"), 0)
@@ -293,7 +297,7 @@ def test_of_a_loser_nothing_stays(tmp_path: Path) -> None:
     assert content(shared) == before
 
 
-def test_a_folder_that_is_not_mounted_here_is_not_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_not_mounted_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "RETRY_TIMEOUT_SECONDS", 0.0)
     shared = tmp_path / "shared"
     job = Job(tiny_study.run(), "tiny", "a")
@@ -327,16 +331,12 @@ def test_a_file_that_could_run_code_is_not_fetched(url: str, tmp_path: Path) -> 
     assert not list(tmp_path.glob("b/key/**/*.bin*"))
 
 
-def test_what_is_published_with_which_checkpoints(url: str, tmp_path: Path) -> None:
+def test_storage_holds_the_checkpoints_that_were_published(url: str, tmp_path: Path) -> None:
     shared = Shared(url)
     assert not shared.holds("key", ())
     shared.publish(trained(tmp_path / "a" / "key"), 0)
     assert shared.holds("key", ("stsb_dev",))
     assert not shared.holds("key", ("stsb_dev", "last"))
-
-
-def listing(name: str) -> bytes:
-    return json.dumps({name: {"bytes": 1, "sha256": ""}}).encode()
 
 
 def trained(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What shared storage may not reach, and what no message may show."""
+"""Shared storage reaches no file outside a run's folder, and no message shows a secret."""
 
 import json
 from pathlib import Path
