@@ -1,4 +1,4 @@
-"""The ladder's students share the plan's runs and length, and each teacher's own score is of what teaches."""
+"""The ladder's students are the plan's runs or as long; a teacher's own score is of the vectors that teach."""
 
 import pytest
 
@@ -44,9 +44,8 @@ def test_rows_that_the_plan_has_are_its_runs() -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_students_differ_in_their_teachers_only(loss: str) -> None:
-    shared = {(run.epochs, run.eval_steps, run.learning_rate) for rung in RUNGS
-              for run in [run_of(ROWS[student_label(loss, rung)])]}  # fmt: skip
-    assert shared == {(8, 256, 3e-4)}
+    students = [run_of(ROWS[student_label(loss, rung)]) for rung in RUNGS]
+    assert {(run.epochs, run.eval_steps, run.learning_rate) for run in students} == {(8, 256, 3e-4)}
     assert {method_of(loss, rung).rank for rung in RUNGS} == {LOSSES[loss]}
     assert {rung for rung in RUNGS if method_of(loss, rung).teacher_order == "shuffled"} == {SHUFFLED}
     assert method_of(loss, SHUFFLED).teachers == method_of(loss, "MiniLM").teachers
@@ -74,10 +73,8 @@ def test_a_teachers_own_score_is_of_the_vectors_that_teach(rung: str) -> None:
 def test_gains_are_over_simcse_with_independent_seeds_and_judge_nothing() -> None:
     study = ladder(SMALL)
     assert {(each.minus, each.role, each.paired) for each in study.contrasts} == {(("SimCSE",), "exploratory", False)}
-    assert [each.plus[0] for each in study.contrasts] == [
-        student_label(loss, rung) for loss in LOSSES for rung in RUNGS
-    ]
-    assert not study.findings
+    students = [student_label(loss, rung) for loss in LOSSES for rung in RUNGS]
+    assert [each.plus[0] for each in study.contrasts] == students
     assert not study.findings
 
 

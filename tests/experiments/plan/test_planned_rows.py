@@ -1,4 +1,4 @@
-"""Rows of the plan train as their labels and the plan's text say."""
+"""Rows of the plan have the training settings that their labels and the plan's text state."""
 
 import pytest
 

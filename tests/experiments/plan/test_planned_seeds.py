@@ -1,4 +1,4 @@
-"""Which runs planned rows have: seeds by looks at `small`, ten of each paper's first claim at the published scale."""
+"""Planned rows have seeds by looks at `small`, and ten for each paper's first claim at other scales."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Published effects added after the runs: the papers' numbers, for contrasts that have none in the plan."""
+"""Published effects that were added after the runs are the papers' numbers, for contrasts that had none."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""The second plan: its contrasts, the teachers' seeds, and that it is older than its runs."""
+"""The second plan has the contrasts and the teachers' seeds that it states, and is older than its runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +31,11 @@ def test_students_have_teachers_of_two_or_three_seeds_in_turn() -> None:
     for row in students:
         runs = row.runs()
         assert [run.seed for run in runs] == list(PLANNED_SEEDS[:10])
-        taught_by = [teacher.seed for run in runs for teacher in run.nested()]
+        teachers = [teacher for run in runs for teacher in run.nested()]
         medium = "wiki-medium" in row.label
-        assert taught_by == ([42, 1] * 5 if medium else [*TEACHER_SEEDS * 3, TEACHER_SEEDS[0]])
-        assert {teacher.backbone.name for run in runs for teacher in run.nested()} == {
-            "wiki-medium" if medium else "wiki-tiny"
-        }
+        seeds = [42, 1] * 5 if medium else [*TEACHER_SEEDS * 3, TEACHER_SEEDS[0]]
+        assert [teacher.seed for teacher in teachers] == seeds
+        assert {teacher.backbone.name for teacher in teachers} == {"wiki-medium" if medium else "wiki-tiny"}
 
 
 def test_its_studies_have_a_scale_of_their_own() -> None:
@@ -58,18 +57,16 @@ def test_stage_d_compares_each_paper_and_composition_with_its_rival() -> None:
         "D4": ("CompCSE", "SimCSE"),
         "D5": ("CompCSE", "two random crops"),
     }
-    assert {(run.backbone.name, run.max_steps) for row in study.rows for run in row.runs()} == {
-        ("minilm-remasked", 160)
-    }
+    runs = [run for row in study.rows for run in row.runs()]
+    assert {(run.backbone.name, run.max_steps) for run in runs} == {("minilm-remasked", 160)}
     assert {row.seeds for row in study.rows} == {PLANNED_SEEDS[:10]}
 
 
 @pytest.mark.slow
 def test_the_second_plan_is_older_than_its_runs() -> None:
-    """Rows that another study declares too may be older: the plan says which."""
-    others = {
-        key for study in choose_studies(list(EVERYTHING), "small") for row in study.rows for key in row.keys().values()
-    }
+    """Runs that another study declares too may be older; the plan says which these are."""
+    studies = choose_studies(list(EVERYTHING), "small")
+    others = {key for study in studies for row in study.rows for key in row.keys().values()}
     page_at = page_in_history(ROOT, "experiments/PLAN2.md")
     for study in choose_studies([*STAGE_A, "plan2-quality"], "small"):
         results = csv_record.read_results(study.scale.name)
