@@ -1,4 +1,4 @@
-"""Every column shows what its name says: of which tasks, by which metric, in which unit, each against other values."""
+"""Every column shows the tasks, the metric and the unit that its name states."""
 
 from collections.abc import Mapping
 
@@ -12,6 +12,7 @@ from cse_core.run import Corpus, Pretrained, Run
 from experiments.results import csv_record
 from experiments.schema.columns import COLUMNS, EXAMPLE_COLUMNS
 from experiments.schema.study import Row, Scale, Study
+from tests.support.toy_study import toy_line
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
@@ -22,7 +23,7 @@ def of(tasks: tuple[str, ...], suffix: str) -> tuple[str, ...]:
     return tuple(task + suffix for task in tasks)
 
 
-# By column: its tasks, the metric it shows (of the row "spearman.all", of transfer tasks "acc"), times what.
+# By column: its tasks, the metric that it shows ("ROW": the row's) and the factor of its unit.
 EXPECTED: Mapping[str, tuple[tuple[str, ...], str, float]] = {
     "sts_avg": (STS, "spearman.all", 100),
     "sts_avg_mean": (STS, "spearman.mean", 100),
@@ -111,31 +112,23 @@ def metrics_of(task: str) -> tuple[str, ...]:
 def table(
     names: tuple[str, ...], of_row: str = "", **study: str
 ) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
-    """What columns show, and the record: a value of its own for every metric of every task."""
+    """What columns show, and the record, in which every metric of every task has a different value."""
     row = Row(label="a", encoder=RUN, seeds=(42,), metric=of_row)
     tasks = list(dict.fromkeys(task for name in names if name in EXPECTED for task in EXPECTED[name][0]))
     cells = [(task, name) for task in tasks or ["sts12"] for name in metrics_of(task)]
     scores = {cell: (i + 1) ** 1.5 / 1000 for i, cell in enumerate(cells)}
-    shared: dict[str, object] = {
-        "scale": "small",
-        "key": RUN.key,
-        "method": "rankcse",
-        "backbone": "wiki-tiny",
-        "seed": 42,
-    }
-    shared |= {"settings": "", "select": "stsb_dev", "scorer": "cosine", "pairs": 9, "step": 1, "version": 1}
-    shared |= {"commit": "0123456789", "device": "a CPU", "seconds": 540.0}
-    lines = [shared | {"task": task, "metric": name, "score": score} for (task, name), score in scores.items()]
+    lines = [
+        toy_line(RUN.key, task, score) | {"metric": name, "seconds": 540.0} for (task, name), score in scores.items()
+    ]
     curves = [("small", RUN.key, name, at, value) for name, points in CURVES.items() for at, value in points.items()]
     scale = Scale(name="small", title="", backbones={}, corpus=RUN.corpus, seeds=(42,))
     shown = Study(name="x", source="", question="", scale=scale, rows=(row,), columns=names, **study)  # ty: ignore
-    found = join(
-        shown, pd.DataFrame(lines, columns=csv_record.RESULTS), pd.DataFrame(curves, columns=csv_record.CURVES)
-    )
+    record = (pd.DataFrame(lines, columns=csv_record.RESULTS), pd.DataFrame(curves, columns=csv_record.CURVES))
+    found = join(shown, *record)
     return {name: found.cells["a", name].scores.get(42, float("nan")) for name in names}, scores
 
 
-def test_every_declared_column_is_spoken_for() -> None:
+def test_every_declared_column_is_tested_here() -> None:
     assert COLUMNS.keys() <= EXPECTED.keys() | FACTS.keys()
     examples = {name for names in EXAMPLE_COLUMNS.values() for name in names}
     assert examples == {name for name in EXPECTED if name.startswith("examples_")}

@@ -1,4 +1,4 @@
-"""Every method as a run: as published, rescaled where the width doesn't allow that, with its bases."""
+"""Every method is a run with its published settings, rescaled if the width doesn't allow these, and with its bases."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else
     assert made("whitenedcse", SMALL, LARGE).method == whitenedcse.WhitenedCSE(groups=128 // 4)
     assert made("sncse", SMALL, LARGE).method == SNCSE()
     large = made("compcse", SMALL, LARGE).method
-    assert large == compcse.PUBLISHED[LARGE].method  # all its dimensions, whatever their number
+    assert large == compcse.PUBLISHED[LARGE].method  # with all its dimensions
     assert made("whitenedcse", SMALL, LARGE, groups=16).method == whitenedcse.WhitenedCSE(groups=16)
 
 
@@ -138,7 +138,7 @@ def test_the_command_line_names_bases_and_changes_fields() -> None:
     assert (whitened.detach, whitened.groups) == (False, 32)
 
 
-def test_a_substitute_is_said_by_the_method_through_all_that_hold_it() -> None:
+def test_a_row_names_the_substitutes_of_its_method_and_of_the_methods_within_it() -> None:
     rows = {row.label: row.substitute for row in methods(SMALL).rows}
     found = {label for label, text in rows.items() if text}
     assert found == {"SNCSE", "RankEncoder on SNCSE", "ArcCSE", "L2P-CSR", "IS-BERT"}

@@ -1,4 +1,4 @@
-"""Whose value a run's training field has: its recipe's, its scale's, or what the scale makes of this method."""
+"""A training field of a run comes from its recipe, from its scale, or from what the scale changes for the method."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_a_scale_replaces_a_recipes_training_fields() -> None:
     assert {name: getattr(published, name) for name in RECIPE.training} == RECIPE.training
 
 
-def test_but_none_that_the_recipe_fixes() -> None:
+def test_a_scale_replaces_no_field_that_the_recipe_fixes() -> None:
     assert settings(replace(RECIPE, fixed=("dropout",))) == (0.0, 3e-4, 67, 64, SimCSE())
     assert settings(replace(RECIPE, fixed=("dropout", "batch_size"))) == (0.0, 3e-4, 67, 96, SimCSE())
     with pytest.raises(ValueError, match=r"fixed must name training fields, batch_size, .*; got \['temperature'\]"):
@@ -63,7 +63,7 @@ def test_consert_trains_on_the_test_sets_sentences_unless_on_the_scales_own() ->
 
 
 def test_consert_and_ct_keep_what_makes_them_themselves_at_small() -> None:
-    """Without dropout, with RMSprop on its staircase; lengths that fit, learning rates in the published ratio."""
+    """ConSERT has no dropout; CT has RMSprop and a staircase. Their learning rates have the published ratio."""
     consert, ct = made(consert_run(SMALL, BASE)), made(ct_run(SMALL, BASE))
     assert (consert.dropout, consert.learning_rate, consert.max_length) == (0.0, 5e-6, 32)
     assert (consert.pooling, consert.weight_decay, consert.batch_size, consert.warmup) == ("mean", 0.01, 64, 0.0)
@@ -83,7 +83,7 @@ def test_ct_takes_the_sentences_of_its_published_steps() -> None:
     assert {len(made(ct_run(SCALES["small-1m"], BASE, pairs=pairs)).corpus.sha256) for pairs in found} == {64}
     assert made(ct_run(SMALL, BASE)).corpus == SMALL.corpus
     assert made(ct_run(SMALL, BASE, negatives=3)).method.negatives == 3  # ty: ignore[missing-attribute]
-    assert ct_run(SMALL, LARGE.replace("bert", "other")) is None
+    assert ct_run(SMALL, "other-large-uncased") is None
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a study and a scale may be named: their tables and figures are files of these names."""
+"""Studies, scales and rows have names that can name files and fit into tables."""
 
 from dataclasses import replace
 

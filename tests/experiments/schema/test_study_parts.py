@@ -1,4 +1,4 @@
-"""Parts of studies: rows by name, seeds by count or one by one, runs cut short; what no part of them changes."""
+"""Parts of studies are chosen by rows, backbones and seeds, and their runs can be cut short."""
 
 from dataclasses import replace
 from itertools import islice
@@ -37,7 +37,7 @@ def test_backbones_are_chosen_by_the_papers_names() -> None:
     with pytest.raises(ValueError, match=r"unknown backbone 'bert-bas' \(did you mean bert-base-uncased\?\)"):
         labels(backbones=("bert-bas",))
     with pytest.raises(ValueError, match="unknown row 'ListNet'; known: second teacher: SimCSE BERT-large"):
-        labels("ListNet", backbones=("bert-large-uncased",), studies=(TABLE4,))
+        labels("ListNet", backbones=("bert-large-uncased",))
 
 
 def test_an_unknown_row_is_named_with_similar_ones_and_all() -> None:
@@ -46,7 +46,7 @@ def test_an_unknown_row_is_named_with_similar_ones_and_all() -> None:
     with pytest.raises(ValueError, match=r"unknown row 'listNett' \(did you mean RankCSE-listNet"):
         labels("SimCSE", "listNett")
     with pytest.raises(ValueError, match=r"unknown row 'SimCES' \(did you mean SimCSE\?\)"):
-        labels("SimCES", studies=(TABLE4,))
+        labels("SimCES")
 
 
 def test_of_several_studies_those_without_the_row_are_left_out() -> None:
@@ -55,7 +55,7 @@ def test_of_several_studies_those_without_the_row_are_left_out() -> None:
 
 
 def test_tests_of_rows_that_are_left_out_are_left_out_and_columns_stay() -> None:
-    """Else a run of a part would lack scores that the whole study needs of it."""
+    """Without these columns, a run of a part would miss scores that the whole study needs."""
     for study in choose_studies(["all", "plan"], "small"):
         (part,) = choose_parts([study], Parts(rows=tuple(row.label for row in study.rows[:2])))
         assert part.tasks == study.tasks
@@ -107,8 +107,8 @@ def test_runs_cut_short_and_those_that_they_need_have_keys_of_their_own() -> Non
 
 
 def test_a_corpus_is_cut_to_what_there_is_and_no_more_of_it_is_ranked() -> None:
-    found = [row.encoder for row in single("rankencoder-table1", "small").rows if isinstance(row.encoder, Run)]
-    run = next(each for each in found if isinstance(each.method, RankEncoder))
+    runs = [run for row in single("rankencoder-table1", "small").rows for run in row.runs()]
+    run = next(run for run in runs if isinstance(run.method, RankEncoder))
     short = shorten(run, 0, 3000)
     assert isinstance(run.method, RankEncoder)
     assert isinstance(short.method, RankEncoder)

@@ -1,4 +1,4 @@
-"""runs.csv says what each run learns from: runs that differ only by their teachers differ there."""
+"""runs.csv has the teachers of each run: runs that differ only in their teachers differ there."""
 
 import re
 from dataclasses import replace
