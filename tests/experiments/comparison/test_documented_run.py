@@ -1,4 +1,4 @@
-"""The comparison that docs/compare.md shows, run or planned as it stands there with the method of the page."""
+"""The command that docs/compare.md shows works as shown, with the page's method."""
 
 import os
 import re
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "compare.md").read_text()
 
 
 def without_numbers(line: str) -> str:
-    """A line of the table of gains, of which another processor changes the numbers, but not the last two columns'."""
+    """A line of the table of gains without the numbers that another processor changes."""
     return re.sub(r"[+-]?\d+\.\d\d", "0", line)
 
 

@@ -1,4 +1,4 @@
-"""A draw from each method's space trains: settings that only training would refuse are in no space."""
+"""A draw from each method's space can be trained: no space has settings that only training would refuse."""
 
 from pathlib import Path
 

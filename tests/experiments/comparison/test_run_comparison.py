@@ -1,4 +1,4 @@
-"""Which failures end a comparison, and which only lose."""
+"""Some failures end a comparison; others only make a method lose."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stage B as PLAN2.md declares it: its budget, its seeds, its runs."""
+"""Stage B has the budget, the seeds and the runs that PLAN2.md declares."""
 
 import pytest
 
@@ -31,9 +31,8 @@ def test_rankcse_is_taught_by_either_encoder_or_both_and_its_settings_can_be_rea
     assert {n.seed for t in drawn for n in t.run.nested()} == {42, 1}
     assert all(len(settings_text(t.settings)) < 400 for t in drawn)
     both = next(t for t in drawn if len(t.run.nested()) == 2)
-    assert space_text(rankcse.space).endswith(
-        "teachers wiki-medium or wiki-tiny or wiki-tiny 0.333 and wiki-medium 0.667"
-    )
+    teachers = "teachers wiki-medium or wiki-tiny or wiki-tiny 0.333 and wiki-medium 0.667"
+    assert space_text(rankcse.space).endswith(teachers)
     assert '["wiki-tiny 0.333", "wiki-medium 0.667"]' in settings_text(both.settings)
 
 

@@ -1,4 +1,4 @@
-"""The command: real processes that are killed and resume, what they leave in the table, and what is refused."""
+"""A rehearsal kills and resumes real processes, writes a line for each row, and refuses wrong options."""
 
 import csv
 import os
@@ -45,8 +45,12 @@ def tiny(name: str) -> Rehearsed:
     return next(row for row in rows if (row.name, row.backbone) == (name, "bert-base-uncased"))
 
 
+def forecast(row: Rehearsed) -> rehearsal_table.Line:
+    return forecast_line(row, layers=0, on="cpu")
+
+
 def rehearsed(row: Rehearsed, store: Path, **how: bool) -> rehearsal_table.Line:
-    return rehearse_row(row, forecast_line(row, layers=0, on="cpu"), ExecutionSettings(store), **how)
+    return rehearse_row(row, forecast(row), ExecutionSettings(store), **how)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_a_run_is_killed_resumed_compared_and_scored_with_the_base_it_needs(tmp_
     assert 0 < line.seconds < 5
     bases = {job.key for job in needed_jobs(row)}
     folders = {path.name for path in tmp_path.iterdir() if path.is_dir()}
-    assert folders == {row.job.key, *bases}  # what was compared is gone
+    assert folders == {row.job.key, *bases}  # the copy for the comparison was deleted
     remove_unneeded(row, tmp_path, bases)
     assert not (tmp_path / row.job.key).exists()
 
@@ -96,7 +100,7 @@ def test_an_encoder_is_scored_and_an_error_becomes_the_rows_line(tmp_path: Path)
 def test_a_forecast_is_the_planners_for_the_papers_shape() -> None:
     scale = stand_in_scale(shapes())
     row = next(iter(rehearsed_methods(scale, Limits(precision="fp32", batch=16), "sts16")))
-    line = forecast_line(row, layers=0, on="cpu")
+    line = forecast(row)
     published = simcse_run(SCALES["paper"], "bert-base-uncased")
     assert published
     assert line.gigaflops == 16 * step_cost(published).at(size_of("bert-base-uncased")) / 1e9
@@ -115,13 +119,13 @@ def test_the_committed_tables_forecasts_are_those_of_the_planner_as_it_is() -> N
         limits = Limits(batch=batch, precision="fp32", parser=False)
         rows = {(r.name, r.backbone): r for r in rehearsed_methods(stand_in_scale(shapes()), limits, "sts16")}
         for line in (line for line in lines if (line["batch"], line["on"]) == (str(batch), "cpu")):
-            now = as_text(forecast_line(rows[line["row"], line["backbone"]], layers=0, on="cpu"))
+            now = as_text(forecast(rows[line["row"], line["backbone"]]))
             assert [now[name] for name in NUMBERS] == [line[name] for name in NUMBERS], line["row"]
 
 
 def test_a_line_replaces_that_of_the_same_row_and_no_other(tmp_path: Path) -> None:
     table = tmp_path / "new" / "rehearsal.csv"
-    one, other = (forecast_line(tiny(name), layers=0, on="cpu") for name in ("simcse", "mixcse"))
+    one, other = (forecast(tiny(name)) for name in ("simcse", "mixcse"))
     measured = Measured((2, 3), 2**21, 0.123456789, {"sts16 spearman.all": 0.5, "sts16 pearson.all": 0.5}, "m", 1, "v")
     add_line(replace(one, failed='an "error", with a comma'), table)
     add_line(other, table)
@@ -163,7 +167,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[s
 
 
 @pytest.mark.slow
-def test_rows_are_chosen_and_those_that_ended_left_out(run: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_chosen_rows_are_rehearsed_unless_they_ended_before(run: Callable[..., list[str]], tmp_path: Path) -> None:
     only = {"only": ("simcse", "ct"), "backbones": ("bert-base-uncased",)}
     both = ["as published simcse bert-base-uncased compared", "as published ct bert-base-uncased"]
     assert run(**only, compare=("simcse",)) == both
@@ -188,7 +192,7 @@ def test_rows_are_chosen_and_those_that_ended_left_out(run: Callable[..., list[s
         ({"device": "gpu"}, "--device: expected cpu or cuda"),
     ],
 )
-def test_what_can_not_be_is_refused_before_anything_is_made(
+def test_wrong_options_are_refused_before_anything_is_written(
     run: Callable[..., list[str]], tmp_path: Path, options: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(ValueError, match=expected):

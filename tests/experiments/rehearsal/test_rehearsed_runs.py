@@ -1,4 +1,4 @@
-"""What is rehearsed has the published settings, is of every method and study, and resumes to the same bits."""
+"""Rehearsed runs are of every method and study, have the published settings, and resume to the same bits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_every_method_is_rehearsed_on_every_backbone_with_settings_under_its_pub
         assert row.changes in ("", f"corpus_size {run.corpus.lines}, published 100000")
 
 
-def test_what_a_machine_can_not_do_is_changed_also_in_teachers_and_named() -> None:
+def test_limits_of_a_machine_apply_to_teachers_too_and_are_named() -> None:
     student = run_of(row := named("rankcse", limits=Limits(batch=16, precision="fp32", steps=2)))
     assert row.changes == "batch_size 16, published 128; precision fp32, published bf16"
     for run in (student, *student.nested()):

@@ -1,4 +1,4 @@
-"""Stand-ins have the papers' shapes and tokenizers, the same bits wherever they are made, and no published name."""
+"""Stand-ins have the papers' shapes and tokenizers, the same bits on every machine, and no published name."""
 
 from pathlib import Path
 
