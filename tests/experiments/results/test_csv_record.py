@@ -1,4 +1,4 @@
-"""The record: earliest wins, no line is removed or changed, what is not there is missing."""
+"""The record keeps the earliest score of a cell, and a merge neither removes nor changes a line."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def test_every_part_of_a_cells_name_distinguishes_cells(tmp_path: Path, name: st
     assert write(tmp_path, line(**{name: 2 if name == "version" else "y"})) == 1
 
 
-def test_lines_that_are_there_keep_every_character(tmp_path: Path) -> None:
+def test_recorded_lines_keep_every_character(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     odd = ",".join(csv_record.SCORES) + "\n" + "k,last,c  d,t,q,0.10000000000000001,10,,1,c\n"
     path.write_text(odd)
@@ -63,7 +63,7 @@ def test_commas_and_quotes_in_settings_survive(tmp_path: Path) -> None:
     assert csv_record.read_results("small", tmp_path)["settings"].tolist() == ['a="1", b=2']
 
 
-def test_scores_are_read_with_their_runs_and_a_run_stands_once(tmp_path: Path) -> None:
+def test_scores_are_read_with_their_runs_and_each_run_has_one_line(tmp_path: Path) -> None:
     first = [line(task=task, key="k", seconds=1.5, settings="a=1") for task in ("s", "t")]
     other = [line(task="s", key="l", seconds=2.5)]
     assert csv_record.merge_results(tmp_path, pd.DataFrame([*first, *other])) == 3
@@ -85,9 +85,7 @@ def test_scores_of_a_run_that_is_not_recorded_are_refused(tmp_path: Path) -> Non
 
 def of_a_machine(folder: Path, *keys: str, score: float) -> Path:
     """A record with a score, a point of a curve and an array for each run."""
-    csv_record.merge_results(
-        folder, pd.DataFrame([line(key=key, score=score) for key in keys], columns=csv_record.RESULTS)
-    )
+    csv_record.merge_results(folder, pd.DataFrame([line(key=key, score=score) for key in keys]))
     points = pd.DataFrame([("small", key, "loss", 1, score) for key in keys], columns=csv_record.CURVES)
     csv_record.CURVES_TABLE.merge(folder, points)
     for key in keys:
@@ -107,16 +105,9 @@ def contents(folder: Path) -> dict[str, str]:
 def test_another_machines_record_adds_what_is_new_and_changes_nothing(tmp_path: Path) -> None:
     mine = of_a_machine(tmp_path / "mine", "both", "mine", score=0.1)
     theirs = of_a_machine(tmp_path / "theirs", "theirs", score=0.2)
-    theirs = of_a_machine(theirs, "both", score=0.100002)  # as much as the kind of processor moves a score
-    new = csv_record.merge_folder(theirs, mine)
-    assert new == {
-        "runs.csv": 1,
-        "results.csv": 1,
-        "curves.csv": 1,
-        "pairs.csv": 0,
-        "searches.csv": 0,
-        "figure_data": 1,
-    }
+    of_a_machine(theirs, "both", score=0.100002)  # as much as the kind of processor moves a score
+    added = dict.fromkeys(("runs.csv", "results.csv", "curves.csv", "figure_data"), 1)
+    assert csv_record.merge_folder(theirs, mine) == added | {"pairs.csv": 0, "searches.csv": 0}
     found = csv_record.read_results("small", mine).set_index("key")["score"]
     assert found.to_dict() == {"both": 0.1, "mine": 0.1, "theirs": 0.2}
     assert (mine / "figure_data" / "both" / "a.npz").read_text() == "0.1"
@@ -129,10 +120,8 @@ def test_another_machines_record_adds_what_is_new_and_changes_nothing(tmp_path: 
 @pytest.mark.parametrize("cells", [1, 30])
 def test_records_that_disagree_are_not_merged_and_the_lines_are_named(tmp_path: Path, cells: int) -> None:
     keys = [f"run{i}" for i in range(cells)]
-    mine, theirs = (
-        of_a_machine(tmp_path / name, *keys, score=score) for name, score in (("mine", 0.1), ("theirs", 0.2))
-    )
-    of_a_machine(theirs, "new", score=0.2)
+    mine = of_a_machine(tmp_path / "mine", *keys, score=0.1)
+    theirs = of_a_machine(tmp_path / "theirs", *keys, "new", score=0.2)
     before = contents(mine)
     with pytest.raises(DisagreementError) as caught:
         csv_record.merge_folder(theirs, mine)
@@ -158,7 +147,7 @@ def test_records_that_disagree_are_not_merged_and_the_lines_are_named(tmp_path: 
         (csv_record.RUNS_TABLE, {"seed": 7}),
     ],
 )
-def test_every_file_can_disagree_in_what_came_out(tmp_path: Path, table: Table, changed: dict[str, Any]) -> None:
+def test_every_file_can_disagree_in_its_outcomes(tmp_path: Path, table: Table, changed: dict[str, Any]) -> None:
     filled: dict[type, Any] = {str: "a", int: 1, float: 0.1}
     same = {name: filled[kind] for name, kind in table.columns.items()}
     table.merge(tmp_path, pd.DataFrame([same]))
@@ -196,8 +185,8 @@ def test_quickstart_has_a_record_of_its_own(tmp_path: Path) -> None:
 
 
 def test_curves_are_averaged_between_evaluations() -> None:
-    result: dict[str, Any] = {"scale": "small", "key": "k", "eval_steps": 4}
-    result |= {"curves": {"loss": [[s, float(s)] for s in range(1, 7)], "dev/a": [[4, 0.5]]}}
+    curves = {"loss": [[step, float(step)] for step in range(1, 7)], "dev/a": [[4, 0.5]]}
+    result = {"scale": "small", "key": "k", "eval_steps": 4, "curves": curves}
     assert [(p["name"], p["step"], p["value"]) for p in csv_record.curve_lines(result)] == [
         ("loss", 4, 2.5),
         ("loss", 8, 5.5),

@@ -1,4 +1,4 @@
-"""A damaged file of the record is an error that names file and line, and is left as it is; any text is kept."""
+"""A damaged file of the record is an error that names file and line, and the file stays as it is."""
 
 import shutil
 import subprocess
@@ -19,22 +19,7 @@ from experiments.results.csv_table import DamagedFileError, Table
 TABLE = Table("toy.csv", {"key": str, "text": str, "count": int, "score": float}, ("key",), optional=("score",))
 HEADER = "key,text,count,score\n"
 GOOD = f"{HEADER}a,one,1,0.1\nb,two,2,0.2\n"
-ODD = [
-    "\n",
-    "\r",
-    "\r\n",
-    "\u2028",
-    "\u2029",
-    "\u0085",
-    "\x0b",
-    "\x0c",
-    "\x1c",
-    "\x1d",
-    "\x1e",
-    '"',
-    ",",
-    "a\nb,c,1,2\n",
-]
+ODD = [*"\n\r\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e", "\r\n", '"', ",", "a\nb,c,1,2\n"]
 
 
 def frame(*lines: tuple[Any, ...]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""SHA256SUMS: what was changed by hand is named, and a kill at any moment leaves a record that can be read."""
+"""SHA256SUMS shows which files were changed by hand, and a kill at any moment leaves a record that can be read."""
 
 import shutil
 import subprocess
@@ -45,6 +45,14 @@ def keys(folder: Path) -> list[str]:
     return TABLE.read(folder)["key"].to_list()
 
 
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """A record with a line and its manifest."""
+    TABLE.merge(tmp_path, lines("a"))
+    write_manifests()
+    return tmp_path
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [1, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -66,52 +74,42 @@ def test_a_kill_at_any_moment_of_a_command_leaves_a_record_that_nothing_refuses(
     assert Manifest(tmp_path).differences() == {}
 
 
-def test_what_was_changed_by_hand_is_refused_with_the_remedies(tmp_path: Path) -> None:
-    TABLE.merge(tmp_path, lines("a"))
-    write_manifests()
-    path = tmp_path / "curves.csv"
+def test_what_was_changed_by_hand_is_refused_with_the_remedies(record: Path) -> None:
+    path = record / "curves.csv"
     path.write_text(path.read_text().replace("0.5", "0.6"))
     with pytest.raises(ChangedFileError) as raised:
-        Manifest(tmp_path).refuse_changes()
-    for part in (f"{path}: its SHA-256 is", "SHA256SUMS has", f"git checkout -- {tmp_path}", "make_tables.py --accept"):
+        Manifest(record).refuse_changes()
+    for part in (f"{path}: its SHA-256 is", "SHA256SUMS has", f"git checkout -- {record}", "make_tables.py --accept"):
         assert part in str(raised.value)
-    assert list(Manifest(tmp_path).differences()) == [path]
+    assert list(Manifest(record).differences()) == [path]
     path.unlink()
     with pytest.raises(ChangedFileError, match=r"curves\.csv: missing; SHA256SUMS has [0-9a-f]{12}"):
-        Manifest(tmp_path).refuse_changes()
+        Manifest(record).refuse_changes()
 
 
-def test_a_record_whose_command_is_at_work_is_not_refused(tmp_path: Path) -> None:
-    TABLE.merge(tmp_path, lines("a"))
+def test_a_record_whose_command_is_at_work_is_not_refused(record: Path) -> None:
+    TABLE.merge(record, lines("b"))
+    Manifest(record).refuse_changes()
+    Manifest(record).accept()  # make_tables.py
+    TABLE.merge(record, lines("c"))
+    Manifest(record).refuse_changes()
     write_manifests()
-    TABLE.merge(tmp_path, lines("b"))
-    Manifest(tmp_path).refuse_changes()
-    Manifest(tmp_path).accept()  # make_tables.py
-    TABLE.merge(tmp_path, lines("c"))
-    Manifest(tmp_path).refuse_changes()
-    write_manifests()
-    assert Manifest(tmp_path).differences() == {}
+    assert Manifest(record).differences() == {}
 
 
-def test_a_command_that_changes_nothing_writes_nothing(tmp_path: Path) -> None:
-    TABLE.merge(tmp_path, lines("a"))
+def test_a_command_that_changes_nothing_writes_nothing(record: Path) -> None:
+    (record / "curves.csv").write_text("key,value\na,0.6\n")
+    assert TABLE.merge(record, lines("a")) == 0
     write_manifests()
-    (tmp_path / "curves.csv").write_text("key,value\na,0.6\n")
-    assert TABLE.merge(tmp_path, lines("a")) == 0
-    write_manifests()
-    assert list(Manifest(tmp_path).differences()) == [tmp_path / "curves.csv"]
+    assert list(Manifest(record).differences()) == [record / "curves.csv"]
 
 
-def test_a_file_put_beside_the_others_is_named(tmp_path: Path) -> None:
-    TABLE.merge(tmp_path, lines("a"))
-    write_manifests()
-    (tmp_path / "pairs.csv").write_text("anything\n")
-    (tmp_path / "figure_data" / "k").mkdir(parents=True)
-    (tmp_path / "figure_data" / "k" / "a.npz").write_text("")
-    assert {path.name: what.partition(" in ")[0] for path, what in Manifest(tmp_path).differences().items()} == {
-        "pairs.csv": "not listed",
-        "a.npz": "not listed",
-    }
+def test_a_file_that_the_manifest_does_not_list_is_named(record: Path) -> None:
+    (record / "pairs.csv").write_text("anything\n")
+    (record / "figure_data" / "k").mkdir(parents=True)
+    (record / "figure_data" / "k" / "a.npz").write_text("")
+    found = {path.name: what.partition(" in ")[0] for path, what in Manifest(record).differences().items()}
+    assert found == {"pairs.csv": "not listed", "a.npz": "not listed"}
 
 
 def test_an_older_record_is_taken_as_it_is_and_gets_a_manifest_of_everything(tmp_path: Path) -> None:
@@ -130,7 +128,7 @@ def test_an_older_record_is_taken_as_it_is_and_gets_a_manifest_of_everything(tmp
 
 
 @pytest.mark.parametrize("text", ["nonsense\n", "0" * 64 + "  curves.csv", "0" * 63 + "  curves.csv\n"])
-def test_a_manifest_that_is_none_is_named_with_its_line(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_manifest_is_named_with_its_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "SHA256SUMS").write_text(text)
     with pytest.raises(ChangedFileError, match=r"SHA256SUMS, line 1: expected a SHA-256"):
         Manifest(tmp_path).differences()
@@ -138,16 +136,18 @@ def test_a_manifest_that_is_none_is_named_with_its_line(tmp_path: Path, text: st
 
 def test_sha256sum_reads_it_whatever_the_names(tmp_path: Path) -> None:
     names = ["a b.npz", "back\\slash.npz", "new\nline.npz", "both\\\n\\n\u2028.npz", "\r.npz"]
-    sources = {tmp_path / "record" / "figure_data" / "k" / name: tmp_path / f"{i}" for i, name in enumerate(names)}
+    record = tmp_path / "record"
+    targets = [record / "figure_data" / "k" / name for name in names]
+    sources = {target: tmp_path / f"{i}" for i, target in enumerate(targets)}
     for i, source in enumerate(sources.values()):
         source.write_text(str(i))
-    assert csv_record._copy(sources, tmp_path / "record") == len(names)
+    assert csv_record._copy(sources, record) == len(names)
     write_manifests()
-    assert Manifest(tmp_path / "record").differences() == {}
+    assert Manifest(record).differences() == {}
     words = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
-    assert subprocess.run(words, cwd=tmp_path / "record", check=False).returncode == 0
-    (tmp_path / "record" / "figure_data" / "k" / names[3]).write_text("other")
-    assert list(Manifest(tmp_path / "record").differences()) == [tmp_path / "record" / "figure_data" / "k" / names[3]]
+    assert subprocess.run(words, cwd=record, check=False).returncode == 0
+    targets[3].write_text("other")
+    assert list(Manifest(record).differences()) == [targets[3]]
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_outputs_are_taken_as_made_and_quickstarts_are_not_listed(tmp_path: Path
     assert list(Manifest(tmp_path).differences()) == [made[0]]
     Manifest(tmp_path).accept(made)
     made[0].unlink()
-    assert list(Manifest(tmp_path).differences().values()) != []
+    assert Manifest(tmp_path).differences() != {}
     Manifest(tmp_path).accept(made)
     assert (tmp_path / "SHA256SUMS").read_text() == ""
 

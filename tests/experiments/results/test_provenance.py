@@ -1,4 +1,4 @@
-"""What a run ran on is recorded as far as it is known."""
+"""The record names the commit, device and libraries of a run as far as they are known."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def test_a_machine_without_git_has_an_unknown_commit(monkeypatch: pytest.MonkeyP
 
 
 class TestWhichRepository:
-    """The commit is that of the repository that tracks the running files."""
+    """The commit is from the repository that tracks the running files."""
 
     @pytest.fixture
     def copy(self, tmp_path: Path) -> Path:

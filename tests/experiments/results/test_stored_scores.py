@@ -1,4 +1,4 @@
-"""What the record of `evaluate.py` keeps when an encoder is scored again."""
+"""The new scores of an encoder replace its old ones in the record of `evaluate.py`."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ def cell(task: str, score: float) -> dict[str, Any]:
     return about | {"task": task, "score": score}
 
 
-def test_scores_that_an_encoder_no_longer_has_go_and_those_of_others_stay(tmp_path: Path) -> None:
+def test_scores_that_an_encoder_no_longer_has_are_removed_and_others_stay(tmp_path: Path) -> None:
     def recorded(key: str, *cells: dict[str, Any]) -> dict[str, float]:
         replace_scores(tmp_path, sweeps.result(key, scale="own", cells=list(cells)), earlier)
         lines = csv_record.RESULTS_TABLE.read(tmp_path)

@@ -1,4 +1,4 @@
-"""A study's table in the terminal: every number as in the files, the best row first."""
+"""A study's table in the terminal has the numbers of the files, with the best row first."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_low_numbers_come_first_where_low_is_good(capsys: pytest.CaptureFixture[
     assert len(means) == 3
 
 
-def test_recorded_scores_stand_beside_new_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_scores_are_shown_next_to_new_ones(capsys: pytest.CaptureFixture[str]) -> None:
     study, lines = toy_study(), toy_lines()
     fresh = lines.assign(score=lines["score"] + 0.1)
     print_study(study, study_scores(study, fresh), study_scores(study, lines[lines["seed"] != 1]))
