@@ -1,6 +1,7 @@
-"""Searches: their declarations, and real ones in real processes."""
+"""Searches as declared, and real searches in real processes."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -32,7 +33,7 @@ from experiments.searches.ray_search import (
     pending,
     run_search,
 )
-from experiments.searches.spaces import SEARCHES, LogUniform, Search, choose_searches, settings_text
+from experiments.searches.spaces import SEARCHES, LogUniform, choose_searches, settings_text
 from experiments.storage.shared_storage import Shared
 from tests.support import forked, tiny_study, without_ray
 from tests.support.polling import until
@@ -41,6 +42,9 @@ from tests.support.sweeps import add_empty_database, environment, leave
 
 ROOT = Path(__file__).parents[3]
 TINY = tiny_study.searches()["tiny"](tiny_study.SCALE)
+DEFAULTS = {"learning_rate": 3e-4, "student_temperature": 0.025}
+KEYS = [job.key for job in TINY.jobs(DEFAULTS)]
+GRID = replace(TINY, start=tiny_study.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
 
 
 def command(mlruns: Path, *words: str, ray: bool = True) -> list[str]:
@@ -62,7 +66,7 @@ def test_the_page_shows_what_a_search_prints_today(capsys: pytest.CaptureFixture
     assert [line for line in shown.splitlines() if line != "..." and line not in said] == []
 
 
-def test_what_a_search_lacks_is_named_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_inputs_of_a_search_are_named_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = replace(TINY.start, corpus=Corpus("lost", 320))
     monkeypatch.setitem(SEARCHES, "lost", lambda scale: replace(TINY, start=start))
     add_empty_database(tmp_path)
@@ -103,40 +107,30 @@ def test_nested_runs_come_first_with_the_checkpoint_that_is_read() -> None:
 
 
 def test_names_are_of_searches_or_of_methods() -> None:
-    assert [one.name for one in choose_searches(["rankcse"], "small")] == [
-        name for name in SEARCHES if name != "simcse"
-    ]
+    of_rankcse = [name for name in SEARCHES if name != "simcse"]
+    assert [one.name for one in choose_searches(["rankcse"], "small")] == of_rankcse
     assert [one.name for one in choose_searches(["simcse", "simcse"], "paper")] == ["simcse"]
-    with pytest.raises(
-        ValueError, match=r"unknown search 'rankcs' \(did you mean rankcse\?\); known: all, rankcse, simcse"
-    ):
+    unknown = r"unknown search 'rankcs' \(did you mean rankcse\?\); known: all, rankcse, simcse"
+    with pytest.raises(ValueError, match=unknown):
         choose_searches(["rankcs"], "small")
     with pytest.raises(ValueError, match="no name of a search"):
         choose_searches([], "small")
     with pytest.raises(ValueError, match="dropout must be in"):
         replace(TINY, space={"dropout": (0.1, 1.0)})
     with pytest.raises(ValueError, match="a grid needs values for learning_rate, got a range"):
-        Search(
-            name="x",
-            source="",
-            scale=tiny_study.SCALE,
-            start=tiny_study.run(),
-            space={"learning_rate": LogUniform(1, 2)},
-        )
+        replace(GRID, space={"learning_rate": LogUniform(1, 2)})
 
 
-def test_what_is_left_of_a_search(tmp_path: Path) -> None:
+def test_trials_that_were_started_come_first_among_those_left(tmp_path: Path) -> None:
     first, second, third = ({"learning_rate": rate, "student_temperature": 0.05} for rate in (1e-4, 2e-4, 3e-4))
     started = tmp_path / "started"
-    default_settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
     five = replace(TINY, trials=5)
-    assert pending(five, [], started) == (5, [default_settings])
-    started.write_text(
-        "".join(settings_text(s) + "\n" for s in (first, default_settings, second, first, third, {"gone": 1.0}))
-    )
-    assert pending(five, [(first, 0.5)], started) == (4, [default_settings, second, third])
-    assert pending(five, [(first, 0.5), (default_settings, 0.5)], started) == (3, [second, third])
-    assert pending(five, [(first, 0.5)] * 4, started) == (1, [default_settings])
+    assert pending(five, [], started) == (5, [DEFAULTS])
+    lines = (first, DEFAULTS, second, first, third, {"gone": 1.0})
+    started.write_text("".join(settings_text(settings) + "\n" for settings in lines))
+    assert pending(five, [(first, 0.5)], started) == (4, [DEFAULTS, second, third])
+    assert pending(five, [(first, 0.5), (DEFAULTS, 0.5)], started) == (3, [second, third])
+    assert pending(five, [(first, 0.5)] * 4, started) == (1, [DEFAULTS])
     assert pending(five, [(first, 0.5)] * 7, started) == (0, [])
     grid = replace(TINY, space={"learning_rate": (1e-4, 2e-4), "student_temperature": (0.05,)}, trials=0)
     assert pending(grid, [(first, float("nan"))], started) == (1, [second])
@@ -160,54 +154,46 @@ def test_the_worse_half_is_stopped_where_trials_are_compared() -> None:
     for one in started:
         asha.on_trial_add(None, one)  # ty: ignore[invalid-argument-type]
 
-    def decision(one: int, at: int, score: float) -> str:
-        return asha.on_trial_result(None, started[one], {TIME_ATTR: at, "score": score})  # ty: ignore[invalid-argument-type]
+    def stops(one: int, at: int, score: float) -> bool:
+        decision = asha.on_trial_result(None, started[one], {TIME_ATTR: at, "score": score})  # ty: ignore[invalid-argument-type]
+        assert decision in ("STOP", "CONTINUE")
+        return decision == "STOP"
 
-    assert decision(0, first - 1, 0.1) == "CONTINUE"  # too early to be compared
-    assert [decision(i, first, score) for i, score in enumerate((0.60, 0.64, 0.61, 0.65))] == [
-        "CONTINUE",
-        "CONTINUE",
-        "STOP",
-        "CONTINUE",
-    ]
-    assert decision(1, 2 * first, 0.66) == "CONTINUE"
-    assert decision(3, 2 * first, 0.65) == "STOP"
+    assert not stops(0, first - 1, 0.1)  # too early to be compared
+    scores = (0.60, 0.64, 0.61, 0.65)
+    assert [stops(i, first, score) for i, score in enumerate(scores)] == [False, False, True, False]
+    assert not stops(1, 2 * first, 0.66)
+    assert stops(3, 2 * first, 0.65)
 
 
-def ended(search: Search, place: ExecutionSettings, **result: object) -> SearchCallback:
-    """A trial that came to its end with such a result."""
-    tracker = SimpleNamespace(mlruns=place.store.parent, log=lambda folder: logged.append(folder.name))
+def failures(
+    mlruns: Path, state: str, ended: int = 0, *, score: float = math.nan, failed: str = "", shared: str = ""
+) -> list[str]:
+    """End a trial in a state after so many of its seeds; return the failures that the search reports."""
     logged: list[str] = []
-    watch = SearchCallback(search, Logbook(tracker, place), SimpleNamespace(end=lambda key, failed=False: None))  # ty: ignore
-    settings = {"learning_rate": 3e-4, "student_temperature": 0.025}
-    for job in search.jobs(settings)[: int(str(result["ended"]))]:
-        leave(place.store, job.key, studies=[])
-    watch.on_trial_complete(0, [], SimpleNamespace(config=settings, trial_id="a", last_result=result))
-    assert logged == [job.key for job in search.jobs(settings)][: int(str(result["ended"]))]
-    return watch
+    tracker = SimpleNamespace(mlruns=mlruns, log=lambda folder: logged.append(folder.name))
+    book = Logbook(tracker, ExecutionSettings(mlruns / "store", shared=shared))  # ty: ignore[invalid-argument-type]
+    watch = SearchCallback(TINY, book, SimpleNamespace(end=lambda key, failed=False: None))  # ty: ignore
+    for key in KEYS[:ended]:
+        leave(mlruns / "store", key, studies=[])
+    evaluations = 0 if math.isnan(score) else TINY.start.evaluations
+    result = {"score": score, TIME_ATTR: evaluations, "state": state, "failed": failed, "ended": ended}
+    watch.on_trial_complete(0, [], SimpleNamespace(config=DEFAULTS, trial_id="a", last_result=result))
+    assert logged == KEYS[:ended]
+    return list(watch.failed.values())
 
 
-def test_an_error_that_settings_did_not_bring_about_leaves_the_trial_to_the_next_time(tmp_path: Path) -> None:
-    place, nothing = ExecutionSettings(tmp_path / "store"), {"score": float("nan"), TIME_ATTR: 0}
-    lost = ended(TINY, place, state="error", failed="OSError: no route to host", ended=0, **nothing)
-    assert list(lost.failed.values()) == ["OSError: no route to host"]
+def test_a_trial_that_failed_for_another_reason_than_its_settings_is_tried_again_next_time(tmp_path: Path) -> None:
+    lost, diverged = "OSError: no route to host", "DivergedError: nan"
+    assert failures(tmp_path, "error", failed=lost) == [lost]
     assert not (tmp_path / "searches.csv").exists()
-    diverged = ended(TINY, place, state="failed", failed="DivergedError: nan", ended=1, **nothing)
-    assert list(diverged.failed.values()) == ["DivergedError: nan"]
+    assert failures(tmp_path, "failed", 1, failed=diverged) == [diverged]
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["evaluations"]) == ("failed", 0)
 
 
-def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> None:
-    ended(
-        TINY,
-        ExecutionSettings(tmp_path / "store"),
-        score=0.5,
-        state="stopped",
-        failed="",
-        ended=1,
-        **{TIME_ATTR: TINY.start.evaluations},
-    )
+def test_the_seeds_of_a_stopped_trial_that_ended_are_tracked(tmp_path: Path) -> None:
+    failures(tmp_path, "stopped", 1, score=0.5)
     (line,) = trials(tmp_path, "tiny").to_dict("records")
     assert (line["state"], line["score"]) == ("stopped", 0.5)
 
@@ -215,27 +201,17 @@ def test_of_a_stopped_trial_the_seeds_that_ended_are_tracked(tmp_path: Path) -> 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
 def test_a_trial_that_will_not_resume_leaves_no_state(tmp_path: Path, state: str) -> None:
     shared = Shared(prepared((tmp_path / "shared").as_uri()))
-    keys = [job.key for job in TINY.jobs({"learning_rate": 3e-4, "student_temperature": 0.025})]
-    for key in keys:
+    for key in KEYS:
         shared.share_state(saved(tmp_path / "other" / key, 4, ("synthetic_dev",)), ("synthetic_dev",))
-    ended(
-        TINY,
-        ExecutionSettings(tmp_path / "store", shared=shared.url),
-        score=float("nan"),
-        state=state,
-        failed="",
-        ended=0,
-        **{TIME_ATTR: 0},
-    )
-    assert not [path for key in keys for path in (tmp_path / "shared" / key).glob("*")]
+    failures(tmp_path, state, shared=shared.url)
+    assert not [path for key in KEYS for path in (tmp_path / "shared" / key).glob("*")]
 
 
 @pytest.mark.parametrize("unreachable", [False, True])
 def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: Path, unreachable: bool) -> None:
-    grid = replace(TINY, start=tiny_study.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
     place, logged = ExecutionSettings(tmp_path / "store"), [""]
-    for settings in grid.combinations():
-        keys = [job.key for job in grid.jobs(settings)]
+    for settings in GRID.combinations():
+        keys = [job.key for job in GRID.jobs(settings)]
         trial = {"scale": "tiny", "search": "tiny", "trial": settings_text(settings), "keys": " ".join(keys)}
         line = {**trial, "state": "finished", "score": 0.5, TIME_ATTR: 5, "commit": ""}
         csv_record.merge_searches(tmp_path, pd.DataFrame([line]))
@@ -256,7 +232,7 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
         return {tracked}
 
     tracker = SimpleNamespace(mlruns=tmp_path, keys=keys_of, log=log)
-    assert run_search(grid, place, RayConfig(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
+    assert run_search(GRID, place, RayConfig(), tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
     assert set(logged[2:]) == ({tracked, *left} if unreachable else set(left))
     assert gone not in logged
 
@@ -264,8 +240,7 @@ def test_a_search_that_has_all_its_trials_tracks_what_is_not_tracked(tmp_path: P
 def test_an_interrupted_search_has_not_ended_although_a_trial_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of two trials fails, then Ray Tune returns, as it does after Ctrl-C."""
-    grid = replace(TINY, start=tiny_study.run(), space={"learning_rate": (1e-4, 2e-4)}, trials=0)
+    """After one of two trials fails, Ray Tune returns as it does after Ctrl-C."""
     report = {"score": float("nan"), TIME_ATTR: 0, "ended": 0, "state": "failed", "failed": "DivergedError: nan"}
 
     def fit(callback: SearchCallback) -> None:
@@ -275,7 +250,7 @@ def test_an_interrupted_search_has_not_ended_although_a_trial_failed(
     monkeypatch.setattr(ray_search, "tuner", lambda *given, **named: SimpleNamespace(fit=lambda: fit(given[3])))
     tracker = SimpleNamespace(mlruns=tmp_path, keys=set)
     settings = ExecutionSettings(tmp_path / "store")
-    failed, whole = run_search(grid, settings, RayConfig(), tracker)  # ty: ignore[invalid-argument-type]
+    failed, whole = run_search(GRID, settings, RayConfig(), tracker)  # ty: ignore[invalid-argument-type]
     assert (list(failed.values()), whole) == (["DivergedError: nan"], False)
 
 
