@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -26,17 +25,16 @@ from experiments.results import csv_record
 from experiments.results.provenance import environment, processor
 from experiments.schema.study import Study
 from experiments.tracking.mlflow_log import Tracker
-from tests.support import forked, tiny_study
+from tests.support import forked, sweeps, tiny_study
 from tests.support.polling import until
 
-ROOT = Path(__file__).parents[3]
 STUDY = tiny_study.healthy(tiny_study.SCALE)
 TEACHER, OTHER, STUDENT = tiny_study.run(seed=1), tiny_study.run(seed=2), tiny_study.taught(tiny_study.run(seed=1))
 SEED = 7
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Every file but locks, with its content's hash; a database is read as a file."""
+    """The hash of each file's content, but not of lock files; a database is read as a file."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock")
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
@@ -45,10 +43,6 @@ def command(mlruns: Path, store: Path, *options: str) -> list[str]:
     script = "from tests.support.tiny_study import main; main('audit')"
     words = ["--scale", "tiny", "--mlruns", str(mlruns), "--store", str(store), "--study", "healthy", "--count", "5"]
     return [sys.executable, "-c", script, *words, "--seed", str(SEED), *options]
-
-
-def surroundings(folder: Path) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "TINY_MARKER": str(folder / "came"), "COLUMNS": "120"}
 
 
 def words(text: str) -> str:
@@ -67,7 +61,7 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_an_audit_lacks_is_named_before_it_retrains(tmp_path: Path, mlruns: Path) -> None:
+def test_missing_inputs_are_named_before_anything_is_retrained(tmp_path: Path, mlruns: Path) -> None:
     recorded, execution = Recorded.read("tiny", mlruns), ExecutionSettings(tmp_path / "store")
     sample = draw([STUDY], recorded, 5, SEED, "cpu")
     lost = tuple(replace(job, encoder=replace(job.encoder, corpus=Corpus("lost", 320))) for job in sample.jobs)
@@ -76,7 +70,7 @@ def test_what_an_audit_lacks_is_named_before_it_retrains(tmp_path: Path, mlruns:
     assert not execution.store.exists()
 
 
-def test_a_report_that_can_not_be_written_is_found_before_anything_is_retrained(tmp_path: Path) -> None:
+def test_a_report_that_can_not_be_written_is_refused_before_anything_is_retrained(tmp_path: Path) -> None:
     sample, recorded = Draw(None, (), (), 0, 0), Recorded.read("tiny", tmp_path)
     with pytest.raises(IsADirectoryError):
         retrain(sample, recorded, ExecutionSettings(tmp_path / "store"), "tiny", report=tmp_path)
@@ -88,7 +82,7 @@ def audited(mlruns: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     """The store that an audit of the whole record leaves, its report, what it printed."""
     folder = tmp_path_factory.mktemp("audited")
     store, report, before = folder / "store", folder / "report.json", hashes(mlruns)
-    done = forked.run(command(mlruns, store, "--report", str(report)), env=surroundings(folder))
+    done = forked.run(command(mlruns, store, "--report", str(report)), env=sweeps.environment(store))
     assert done.returncode == 0, done.stdout + done.stderr
     assert hashes(mlruns) == before
     return store, json.loads(report.read_text()), words(done.stdout)
@@ -97,21 +91,20 @@ def audited(mlruns: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 @pytest.fixture
 def altered(mlruns: Path, tmp_path: Path) -> Path:
     """A copy of the record to be altered."""
+    folder = tmp_path / "mlruns"
+    folder.mkdir()
     for name in ("runs.csv", "results.csv", "curves.csv"):
-        (tmp_path / "mlruns").mkdir(exist_ok=True)
-        shutil.copy(mlruns / name, tmp_path / "mlruns")
-    return tmp_path / "mlruns"
+        shutil.copy(mlruns / name, folder)
+    return folder
 
 
-def alter(path: Path, lines: dict[str, str], column: str, value: Any) -> str:
-    """Change a column of the one line that has these values; what it said before."""
+def alter(path: Path, lines: dict[str, str], column: str, value: Any) -> None:
+    """Change a column of the only line that has these values."""
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     mine = (frame[list(lines)] == pd.Series(lines)).all(axis=1)
     assert mine.sum() == 1
-    before = frame.loc[mine, column].item()
-    frame.loc[mine, column] = value(before) if callable(value) else value
+    frame.loc[mine, column] = value(frame.loc[mine, column].item()) if callable(value) else value
     frame.to_csv(path, index=False)
-    return before
 
 
 @pytest.mark.slow
@@ -119,18 +112,18 @@ def test_an_untouched_record_agrees_to_the_bit(audited: tuple[Path, dict[str, An
     store, report, said = audited
     assert "3 of 3 recorded runs drawn with seed 7, and 0 that they need" in said
     assert "the record agrees" in said
-    runs = {run["key"]: run for run in report["runs"]}
-    assert set(runs) == {TEACHER.key, OTHER.key, STUDENT.key}
-    assert all(run["cells"] >= 4 and run["points"] >= 25 for run in runs.values())
-    assert [(run["largest_cell"], run["largest_point"], run["differences"]) for run in runs.values()] == 3 * [
-        (0, 0, [])
-    ]
-    assert {run["studies"][0] for run in runs.values()} == {"healthy"}
+    runs = report["runs"]
+    assert len(runs) == 3
+    assert {run["key"] for run in runs} == {TEACHER.key, OTHER.key, STUDENT.key}
+    assert all(run["cells"] >= 4 and run["points"] >= 25 for run in runs)
+    assert all((run["largest_cell"], run["largest_point"], run["differences"]) == (0, 0, []) for run in runs)
+    assert {run["studies"][0] for run in runs} == {"healthy"}
     assert (store / STUDENT.key / "result.json").is_file()
     assert f"{STUDENT.key}, healthy, student s42: recorded on {environment('cpu', 1)['device']}, retrained on" in said
 
 
-SCORE = {"key": STUDENT.key, "select": "synthetic_dev", "scorer": "cosine", "task": "synthetic"}
+PLACE = {"key": STUDENT.key, "select": "synthetic_dev", "scorer": "cosine", "task": "synthetic"}
+SPEARMAN, PEARSON = (PLACE | {"metric": metric} for metric in ("spearman.all", "pearson.all"))
 POINT = {"key": OTHER.key, "name": "dev/synthetic_dev", "step": "8"}
 
 
@@ -138,15 +131,9 @@ POINT = {"key": OTHER.key, "name": "dev/synthetic_dev", "step": "8"}
 @pytest.mark.parametrize(
     ("file", "line", "column", "value", "named"),
     [
-        (
-            "results.csv",
-            SCORE | {"metric": "spearman.all"},
-            "score",
-            lambda old: str(float(old) + 1e-9),
-            "spearman.all",
-        ),
-        ("results.csv", SCORE | {"metric": "pearson.all"}, "pairs", "17", "pearson.all, pairs"),
-        ("results.csv", SCORE | {"metric": "pearson.all"}, "step", "17", "pearson.all, step"),
+        ("results.csv", SPEARMAN, "score", lambda old: str(float(old) + 1e-9), "spearman.all"),
+        ("results.csv", PEARSON, "pairs", "17", "pearson.all, pairs"),
+        ("results.csv", PEARSON, "step", "17", "pearson.all, step"),
         ("curves.csv", POINT, "value", lambda old: f"{float(old) + 1e-6:.6f}", "dev/synthetic_dev, step 8"),
         ("curves.csv", POINT, "step", "9", "dev/synthetic_dev, step 9"),
         ("runs.csv", {"key": OTHER.key}, "settings", "learning_rate=0.1", "runs.csv, settings"),
@@ -176,7 +163,7 @@ def test_an_altered_value_is_found_and_named(
 def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path, tmp_path: Path) -> None:
     store, log, before = tmp_path / "store", tmp_path / "log", hashes(mlruns)
     with log.open("w") as output:
-        process = forked.Forked(command(mlruns, store), env=surroundings(tmp_path), stdout=output)
+        process = forked.Forked(command(mlruns, store), env=sweeps.environment(store), stdout=output)
         try:
             finished = until(lambda: list(store.glob("*/result.json")))
         finally:
@@ -185,7 +172,7 @@ def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path,
     assert process.returncode == 130
     assert f"re-run the same command with --seed {SEED} --store {store} to resume" in words(log.read_text())
     trained = finished[0].with_name("history.json").stat().st_mtime_ns
-    again = forked.run(command(mlruns, store), env=surroundings(tmp_path))
+    again = forked.run(command(mlruns, store), env=sweeps.environment(store))
     assert again.returncode == 0, again.stdout + again.stderr
     assert finished[0].with_name("history.json").stat().st_mtime_ns == trained
     assert hashes(mlruns) == before
@@ -203,43 +190,41 @@ def test_an_empty_record_is_refused(tmp_path: Path) -> None:
         audit([STUDY], count=3, mlruns=tmp_path)
 
 
+ABOUT = {"scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "seed": 42, "seconds": 1.0}
+ABOUT |= {"settings": "", "teachers": ""}
+
+
 def recorded(device: str = "A processor, 2 cores", **scores: float) -> Recorded:
     """A record of the three runs and of one that no study declares; scores by task."""
     keys = (TEACHER.key, OTHER.key, STUDENT.key, "undeclared")
-    about = {"scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "device": device} | dict.fromkeys(
-        ("settings", "teachers"), ""
-    )
-    runs = pd.DataFrame([about | {"key": key, "seed": 42, "seconds": 1.0} for key in keys])[csv_record.RUNS]
-    cell = {"select": "synthetic_dev", "scorer": "cosine", "pairs": 10, "step": 4, "version": 1, "commit": ""}
-    lines = [cell | {"key": k, "task": t, "metric": m, "score": s} for k in keys for (t, m), s in _named(scores)]
-    points = [{"scale": "tiny", "key": k, "name": "loss", "step": 4, "value": 1.5} for k in keys]
+    lines = [{"key": key, "commit": ""} | cell for key in keys for cell in cells(scores)]
+    points = [{"scale": "tiny", "key": key, "name": "loss", "step": 4, "value": 1.5} for key in keys]
     return Recorded(
-        runs, pd.DataFrame(lines, columns=csv_record.SCORES), pd.DataFrame(points, columns=csv_record.CURVES)
+        pd.DataFrame([ABOUT | {"key": key, "device": device} for key in keys], columns=csv_record.RUNS),
+        pd.DataFrame(lines, columns=csv_record.SCORES),
+        pd.DataFrame(points, columns=csv_record.CURVES),
     )
 
 
-def _named(scores: dict[str, float]) -> list[tuple[tuple[str, str], float]]:
+def cells(scores: dict[str, float]) -> list[dict[str, Any]]:
+    """Scores by task, as results have them."""
+    cell = {"select": "synthetic_dev", "scorer": "cosine", "pairs": 10, "step": 4, "version": 1}
     metrics = {"mr": "acc", "sts12": "spearman.mean"}
-    return [((task, metrics.get(task, "spearman.all")), score) for task, score in scores.items()]
+    return [
+        cell | {"task": task, "metric": metrics.get(task, "spearman.all"), "score": score}
+        for task, score in scores.items()
+    ]
 
 
 def result(device: str, loss: float = 1.5, **scores: float) -> dict[str, Any]:
     """A result.json of the student."""
-    cell = {"select": "synthetic_dev", "scorer": "cosine", "pairs": 10, "step": 4, "version": 1}
-    about = {"key": STUDENT.key, "scale": "tiny", "method": "simcse", "backbone": "wiki-tiny", "seed": 42}
-    return about | {
-        "settings": "",
-        "teachers": "",
-        "seconds": 1.0,
-        "eval_steps": 4,
-        "environment": {"device": device, "commit": "c", "dirty": "false"},
-        "cells": [cell | {"task": t, "metric": m, "score": s} for (t, m), s in _named(scores)],
-        "curves": {"loss": [(4, loss)]},
-    }
+    about = ABOUT | {"environment": {"device": device, "commit": "c", "dirty": "false"}}
+    about |= {"key": STUDENT.key, "eval_steps": 4}
+    return about | {"cells": cells(scores), "curves": {"loss": [(4, loss)]}}
 
 
 def job(*tasks: str) -> Job:
-    """The student's, with these tasks."""
+    """The student's job with these tasks."""
     mine = jobs_of([STUDY])[STUDENT.key]
     return replace(mine, scorings=(replace(mine.scorings[0], tasks=tasks),))
 
@@ -279,7 +264,7 @@ def test_only_runs_of_this_kind_of_device_are_drawn(on: dict[str, str], device: 
     assert found.elsewhere == 3 - len(drawn)
 
 
-def test_what_a_drawn_run_needs_is_trained_before_it_and_compared_on_dev() -> None:
+def test_the_teacher_of_a_drawn_run_is_trained_before_it_and_compared_on_dev() -> None:
     known = recorded(synthetic=0.5, synthetic_dev=0.6)
     alone = next(found for seed in range(20) if (found := draw([STUDY], known, 1, seed)).drawn == (STUDENT.key,))
     assert [one.key for one in alone.jobs] == [TEACHER.key, STUDENT.key]
@@ -288,7 +273,7 @@ def test_what_a_drawn_run_needs_is_trained_before_it_and_compared_on_dev() -> No
     assert alone.jobs[0].rules == jobs_of([STUDY])[TEACHER.key].rules
 
 
-def test_tasks_that_the_record_lacks_are_not_scored() -> None:
+def test_tasks_without_a_recorded_score_are_not_scored() -> None:
     (one, *_) = draw([STUDY], recorded(sts12=0.5), 1, SEED).jobs
     assert [scoring.tasks for scoring in one.scorings] == [()] * len(one.scorings)
 
@@ -309,7 +294,7 @@ def test_tasks_that_the_record_lacks_are_not_scored() -> None:
         ("Another, 2 cores", {"synthetic": float("nan"), "mr": 0.8}, 1.5, ["synthetic"]),
     ],
 )
-def test_bits_count_on_one_kind_of_processor_and_tolerances_on_another(
+def test_scores_must_be_equal_on_the_same_kind_of_processor_and_within_tolerances_on_another(
     here: str, scores: dict[str, float], loss: float, differing: list[str]
 ) -> None:
     known = recorded(device="A processor, 2 cores", **{task: 0.8 if task == "mr" else 0.5 for task in scores})
@@ -317,7 +302,7 @@ def test_bits_count_on_one_kind_of_processor_and_tolerances_on_another(
     assert [one.task for one in found.differences] == differing
 
 
-def test_a_score_that_one_side_lacks_differs_with_its_pairs_and_step() -> None:
+def test_a_score_of_one_side_only_differs_with_its_pairs_and_step() -> None:
     found = compare(job("synthetic", "mr"), result("A", synthetic=0.5), recorded("A", synthetic=0.5, mr=0.8))
     lost = [(one.metric, one.recorded, one.retrained, one.amount) for one in found.differences]
     assert lost == [("acc", 0.8, None, None), ("acc, pairs", "10", None, None), ("acc, step", "4", None, None)]

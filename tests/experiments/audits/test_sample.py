@@ -1,4 +1,4 @@
-"""Recorded runs can be named by key; keys that can't be trained again here are refused in words."""
+"""An audit takes keys of recorded runs; a key that can't be trained again here is refused with the reason."""
 
 import re
 import tempfile
@@ -35,10 +35,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "mlruns"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SCALES, "tiny", tiny_study.SCALE)
-        execute(
-            jobs_of(choose_parts([STUDY], Parts(rows=("b",), seeds=(7, 7))))[SEVENTH.key],
-            ExecutionSettings(folder / "store"),
-        )
+        jobs = jobs_of(choose_parts([STUDY], Parts(rows=("b",), seeds=(7, 7))))
+        execute(jobs[SEVENTH.key], ExecutionSettings(folder / "store"))
         record_results(folder / "store", folder)
     return folder
 
@@ -51,7 +49,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_named_run_is_trained_again_and_compared(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is kept if it differs, or in a store that was asked for; a temporary folder goes if it agrees."""
+    """Its temporary folder is deleted if the run agrees, and kept if it differs."""
     monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))  # an audit sets its own
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = files(trained)
@@ -77,9 +75,8 @@ def test_a_named_run_is_trained_again_and_compared(
 def test_a_key_that_is_not_recorded_or_at_another_scale_is_refused(tmp_path: Path) -> None:
     leave(tmp_path / "store", "0123456789ab")
     record_results(tmp_path / "store", tmp_path)
-    with pytest.raises(
-        ValueError, match=r"unknown run '0123456789aa' \(did you mean 0123456789ab\?\); .*runs.csv lists"
-    ):
+    unknown = r"unknown run '0123456789aa' \(did you mean 0123456789ab\?\); .*runs.csv lists"
+    with pytest.raises(ValueError, match=unknown):
         audit([STUDY], keys=["0123456789aa"], mlruns=tmp_path)
     with pytest.raises(ValueError, match="run 0123456789ab is recorded at scale tiny, not small: add --scale tiny"):
         audit([single("rankcse-table4", "small")], keys=["0123456789ab"], mlruns=tmp_path)
@@ -104,6 +101,7 @@ def test_seeds_that_only_the_record_has_are_found() -> None:
     line = recorded.runs.iloc[[0]].assign(key=key, seed=77)
     known = replace(recorded, runs=pd.concat([recorded.runs, line]))
     assert declared_jobs([key], [study], known)[key].encoder == more.rows[0].runs()[0]
-    untrained = next(row for row in single("rankcse-table2", "small").rows if row.label == "whitening BERT-base")
+    table2 = single("rankcse-table2", "small")
+    untrained = next(row for row in table2.rows if row.label == "whitening BERT-base")
     with pytest.raises(ValueError, match="an encoder that was not trained here; expected a run"):
-        declared_jobs([untrained.keys()[0]], [single("rankcse-table2", "small")], recorded)
+        declared_jobs([untrained.keys()[0]], [table2], recorded)
