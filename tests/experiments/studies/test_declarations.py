@@ -1,4 +1,4 @@
-"""Every table, figure and claim is declared, every published number has one place, at every scale."""
+"""Every table, figure and claim is declared, and every published number has one place at every scale."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,19 +14,11 @@ from experiments.schema.published_rows import BASELINES
 from experiments.schema.recipes import BACKBONES
 from experiments.schema.scales import SCALES
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
-from experiments.studies.catalogue import STUDIES, choose_studies
+from experiments.studies.catalogue import STUDIES, choose_studies, single
 
 SIZES = ("small", "small-1m", "paper")
-CONTROLS = {
-    "baselines",
-    "ladder",
-    "whitenedcse-controls",
-    "search",
-    "rankcse-compute",
-    "whitenedcse-figure3",
-    "compcse-figure2",
-    "compcse-figure3",
-}
+CONTROLS = {"baselines", "ladder", "search", "whitenedcse-controls"}
+CONTROLS |= {"rankcse-compute", "whitenedcse-figure3", "compcse-figure2", "compcse-figure3"}
 OTHER_SETTINGS = {"consert", "ct", "isbert", "l2pcsr"}  # whose rates are in proportion to SimCSE's
 TABLES = {"rankcse": 13, "rankencoder": 5, "whitenedcse": 6, "compcse": 6}
 IDENTITY = ("backbone", "method", "variant", "task")
@@ -118,23 +110,21 @@ def test_every_declared_study_is_sound(scale: str) -> None:
 def test_small_scale_is_as_declared() -> None:
     studies = [one for one in choose_studies(["all"], "small") if one.name not in CONTROLS and one.tasks]
     runs = [run for one in studies for line in one.rows for run in line.runs()]
-    for run in (run for run in runs if run.method.name not in OTHER_SETTINGS):
-        assert (run.batch_size, run.learning_rate, run.dropout, run.max_length) == (64, 3e-4, 0.3, 32)
-        assert (run.epochs, run.eval_steps, run.warmup, run.corpus.lines) == (1, 32, 0.0, 256 * 64)
-        assert run.seed in (42, 1, 2)
-    for run in (run for run in runs if run.method.name in OTHER_SETTINGS):
+    for run in runs:
         assert (run.batch_size, run.max_length, run.epochs, run.corpus.lines) == (64, 32, 1, 256 * 64)
+        if run.method.name not in OTHER_SETTINGS:
+            assert (run.learning_rate, run.dropout, run.eval_steps, run.warmup) == (3e-4, 0.3, 32, 0.0)
+            assert run.seed in (42, 1, 2)
 
 
 def test_the_search_is_on_dev_and_on_seeds_of_its_own() -> None:
-    (search,) = choose_studies(["search"], "small")
-    assert search.columns == ("stsb_dev",)
-    mine = {run.seed for one in search.rows for run in one.runs()}
-    others = {
-        run.seed for s in choose_studies(["all"], "small") if s.name != "search" for r in s.rows for run in r.runs()
+    seeds = {
+        study.name: {run.seed for one in study.rows for run in one.runs()} for study in choose_studies(["all"], "small")
     }
+    mine = seeds.pop("search")
     assert mine
-    assert not mine & others
+    assert not mine & set().union(*seeds.values())
+    assert single("search", "small").columns == ("stsb_dev",)
 
 
 def test_methods_of_the_core_point_to_runs_where_the_scale_has_their_backbone() -> None:
@@ -154,8 +144,7 @@ def test_the_claims_are_those_of_the_list() -> None:
 
 @pytest.mark.parametrize(("scale", "width"), [("small", 128), ("paper", 768)])
 def test_groups_of_channels_are_those_of_the_labels(scale: str, width: int) -> None:
-    (found,) = choose_studies(["whitenedcse-table4"], scale)
-    for one in found.rows:
+    for one in single("whitenedcse-table4", scale).rows:
         for run in one.runs():
             assert isinstance(run.method, WhitenedCSE)
             channels, how = one.label.split(" channels a group, ")
@@ -167,7 +156,7 @@ def test_sides_and_widths_of_composition_are_those_of_the_labels() -> None:
     methods = {
         one.label: run.method
         for table, scale in (("compcse-table4", "paper"), ("compcse-table6", "small"))
-        for one in choose_studies([table], scale)[0].rows
+        for one in single(table, scale).rows
         for run in one.runs()[:1]
         if isinstance(run.method, CompCSE)
     }

@@ -1,4 +1,4 @@
-"""What labels of declared rows say, against their runs' settings: written from the papers, not from the studies."""
+"""Declared rows have the settings that their labels state; what is expected is from the papers, not the studies."""
 
 from typing import Any
 
@@ -13,22 +13,12 @@ from cse_core.run import Run
 from cse_core.training.loop import CLIP
 from experiments.schema.recipes import RUNS, simcse_run, teachers
 from experiments.schema.scales import SCALES
-from experiments.schema.study import Row, Scale
-from experiments.studies.catalogue import choose_studies
+from experiments.schema.study import Scale
+from tests.experiments.studies.declared import rows
 
 SIZES = ("small", "small-1m", "paper")
 BASE, LARGE = "bert-base-uncased", "bert-large-uncased"
 DROPOUT = ", dropout views"
-
-
-def rows(name: str, scale: str = "paper") -> dict[str, Row]:
-    (found,) = choose_studies([name], scale)
-    return {row.label: row for row in found.rows}
-
-
-def run_of(row: Row) -> Run:
-    assert isinstance(row.encoder, Run)
-    return row.encoder
 
 
 def methods(name: str, kind: type, scale: str = "paper") -> dict[str, Any]:
@@ -38,7 +28,7 @@ def methods(name: str, kind: type, scale: str = "paper") -> dict[str, Any]:
 
 
 def taught(method: RankCSE, scale: Scale) -> dict[str, float]:
-    """A student's teachers by the papers' names, with their shares; all are the scale's own runs, first seed."""
+    """The shares of a student's teachers by the papers' names; asserts that each is the scale's own run of seed 42."""
     found = {}
     for teacher in method.teachers:
         run = teacher.encoder
@@ -99,7 +89,7 @@ def test_ablations_leave_out_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_temperatures_are_those_of_the_labels(name: str) -> None:
+def test_temperatures_are_as_labelled(name: str) -> None:
     for label, m in methods("rankcse-figure3a", RankCSE, name).items():
         assert f"tau2 {m.student_temperature:g}, tau3 {m.teacher_temperature:g}" == label
         assert m.rank == "list_net"
@@ -111,11 +101,7 @@ def test_temperatures_are_those_of_the_labels(name: str) -> None:
 
 
 KINDS = {"PCA": "pca", "ZCA": "zca", "Group": "group", "Shuffled-Group": "shuffled_group"}
-OBJECTIVES = {
-    "outside (Eq. 7)": "outside",
-    "inside (Eq. 8 as meant)": "inside",
-    "Eq. 8 as printed": "inside_printed",
-}
+OBJECTIVES = {"outside (Eq. 7)": "outside", "inside (Eq. 8 as meant)": "inside", "Eq. 8 as printed": "inside_printed"}
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -136,7 +122,7 @@ def test_whitening_is_as_labelled_and_dropout_views_are_where_they_are_said(name
         assert m.feature_dropout == (0.1 if "extra dropout" in label else 0.0)
 
 
-def test_whiteneds_modules_are_as_labelled() -> None:
+def test_the_modules_of_whitenedcse_are_as_labelled() -> None:
     found = methods("whitenedcse-table6", WhitenedCSE)
     assert {label: (m.whitening, m.views, m.positives) for label, m in found.items()} == {
         "SimCSE + SGW (m=2)": ("shuffled_group", "shared", 2),
@@ -180,9 +166,8 @@ def test_rankencoders_settings_are_as_labelled(name: str) -> None:
     for label, m in methods("rankencoder-lambda", RankEncoder, name).items():
         assert label.startswith(f"lambda_train {m.rank_weight:g}, ")
     trained = {m.rank_weight for m in methods("rankencoder-lambda", RankEncoder, name).values()}
-    assert trained == {0.01, 0.05, 0.1, 0.5} | (
-        {2.5, 5.0, 25.0} if name == "small" else set()
-    )  # 50 times: equal losses
+    larger = {2.5, 5.0, 25.0} if name == "small" else set()  # 50 times as large: the two losses are equal
+    assert trained == {0.01, 0.05, 0.1, 0.5} | larger
     changed = {
         label: (m.similarity, m.lower, m.upper, m.start, m.combination, m.rank_weight)
         for label, m in methods("rankencoder-ranks", RankEncoder, name).items()
@@ -210,7 +195,8 @@ def test_table9s_settings_are_the_papers() -> None:
         found = rows(table)
         for title, (net, mle) in declared.items():
             for loss, settings in (("listNet", net), ("listMLE", (*mle, None))):
-                run = run_of(found[f"RankCSE-{loss} {title}"])
+                run = found[f"RankCSE-{loss} {title}"].encoder
+                assert isinstance(run, Run)
                 m = run.method
                 assert isinstance(m, RankCSE)
                 assert (run.learning_rate, m.student_temperature, m.teacher_temperature) == settings

@@ -1,4 +1,4 @@
-"""A study of one's own in a file outside the packages: docs/own_study.md as it stands, and files that can't be one."""
+"""A user's study in a file outside the packages: the example of docs/own_study.md, and files that are refused."""
 
 import re
 import sys
@@ -58,14 +58,14 @@ def test_a_file_is_a_study_at_any_scale_and_its_methods_are_known(tmp_path: Path
     assert own_study.loaded_files() == (str(path),)
 
 
-def test_its_jobs_say_whose_they_are_and_the_projects_are_nobodys(tmp_path: Path) -> None:
+def test_its_jobs_name_its_file_and_jobs_of_the_project_name_none(tmp_path: Path) -> None:
     path = written(tmp_path)
     mine, theirs = (jobs_of(choose_studies([name], "small")) for name in (str(path), "rankcse-table4"))
     assert {job.file for job in mine.values()} == {describe(job)["file"] for job in mine.values()} == {str(path)}
     assert {job.file for job in theirs.values()} == {""}
 
 
-def test_files_beside_it_are_for_the_workers_too(tmp_path: Path) -> None:
+def test_workers_get_the_files_that_it_imports_too(tmp_path: Path) -> None:
     beside = written(tmp_path, "WORD = 'sts'\n", "my_words_beside.py")
     path = written(tmp_path, "from my_words_beside import WORD\n" + CODE)
     choose_studies([str(path)], "small")
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_study_is_refused(tmp_path: Path, name: str, code: str
         choose_studies([str(tmp_path / name)], "small")
 
 
-def test_its_record_is_beside_it_and_never_the_projects(tmp_path: Path) -> None:
+def test_its_record_is_in_its_folder_and_never_in_the_projects(tmp_path: Path) -> None:
     path = str(written(tmp_path))
     assert folder_of([path], MLRUNS) == tmp_path / "my_study-results"
     assert folder_of([path], tmp_path / "elsewhere") == tmp_path / "elsewhere"

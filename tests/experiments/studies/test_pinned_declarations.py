@@ -1,7 +1,7 @@
-"""What every study declares, pinned: its rows' keys, checkpoints, scorers and metrics, and what is compared for claims.
+"""Every study has the pinned keys, checkpoints, scorers and metrics, and the pinned contrasts.
 
-The pins were checked against the papers' tables and CLAIMS.md, line by line. A change that is meant is pinned anew by
-`python -m tests.experiments.studies.test_pinned_declarations`; the diff of the two CSVs is what is to be read.
+The pins were checked line by line against the papers' tables and CLAIMS.md. After an intended change, run
+`python -m tests.experiments.studies.test_pinned_declarations` and read the diff of the two CSV files.
 """
 
 import csv
@@ -42,7 +42,7 @@ def pinned_at(scale: str) -> tuple[Study, ...]:
 
 
 def row_of(study: Study, one: Row) -> list[Any]:
-    """What decides which numbers a row shows, and beside which published ones."""
+    """Everything that decides which numbers a row shows, and its published numbers."""
     published = one.published and [
         one.published.table,
         one.published.backbone,
@@ -118,7 +118,7 @@ def test_every_study_has_the_runs_scorers_and_metrics_that_are_pinned(scale: str
 def test_a_dry_run_of_everything_at_the_published_scale_lists_the_pinned_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each once, below its level, and nothing else: no warning, no unknown name, no file."""
+    """Each run is listed once below its level. There is no warning, no unknown name and no file."""
     assert main(Options(studies=EVERYTHING, scale="paper", dry_run=True, mlruns=tmp_path)) == 0
     said = capsys.readouterr()
     first, *lines = said.out.splitlines()

@@ -1,4 +1,4 @@
-"""Public checkpoints: what is declared of each, whether scores reproduce, and a sweep that asks a hub for them."""
+"""Public checkpoints are declared completely, compared with printed scores, and fetched by a sweep from a hub."""
 
 import json
 import os
@@ -65,14 +65,12 @@ def test_a_checkpoint_is_declared_once_and_scored_alike_in_both_studies() -> Non
 
 
 def test_they_have_a_scale_of_their_own_that_no_other_study_has() -> None:
-    assert {study.scale.name for study in choose_studies(["released-sts", "released-transfer"], "paper")} == {
-        "released"
-    }
+    studies = choose_studies(["released-sts", "released-transfer"], "paper")
+    assert {study.scale.name for study in studies} == {"released"}
     assert names_at("released") == ["released"]
     assert names_at("small") == ["all", "pilots", "plan", *AT_SMALL]
-    with pytest.raises(
-        ValueError, match="scale released: expected the studies released-sts, released-transfer, got rank"
-    ):
+    refusal = "scale released: expected the studies released-sts, released-transfer, got rank"
+    with pytest.raises(ValueError, match=refusal):
         choose_studies(["rankcse-table4"], "released")
 
 
@@ -145,7 +143,7 @@ def swept(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.slow
-def test_what_the_hub_lacks_is_named_and_stops_no_other(swept: dict[str, Any]) -> None:
+def test_a_checkpoint_that_the_hub_does_not_have_is_named_and_the_others_are_scored(swept: dict[str, Any]) -> None:
     first = swept["first"]
     assert first.returncode == 1, first.stderr
     assert "released-sts: 1 differs, 1 not available here, 1 not available" in first.stdout
