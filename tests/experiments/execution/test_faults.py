@@ -1,4 +1,4 @@
-"""What fails while a sweep runs: nothing that finished is lost or done twice, and the bits are an undisturbed run's."""
+"""After a failure during a sweep nothing finished is lost or repeated, and all bits are those of an undisturbed one."""
 
 import random
 import re
@@ -6,28 +6,23 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import torch
 from ray.cluster_utils import Cluster
-from safetensors.torch import load_file
 
 from cse_core.training.train import train
 from experiments.results import csv_record
 from tests.support import forked, tiny_study
 from tests.support.polling import until
 from tests.support.sweeps import command, environment, finished_at, scores, sweep, undisturbed_sweep
-from tests.support.training import equal
+from tests.support.training import equal, weights
 
 pytestmark = pytest.mark.slow
-KILLS = 6
-
-
-def weights(store: Path, key: str) -> dict[str, torch.Tensor]:
-    return load_file(store / key / "synthetic_dev" / "model.safetensors")
+KILLS, RULE = 6, "synthetic_dev"
 
 
 @pytest.mark.nightly
 def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path) -> None:
-    mlruns, runs = tmp_path / "mlruns", {row.label: row.runs()[0] for row in tiny_study.lost(tiny_study.SCALE).rows}
+    mlruns = tmp_path / "mlruns"
+    runs = {row.label: row.runs()[0] for row in tiny_study.lost(tiny_study.SCALE).rows}
     done = sweep(mlruns, "lost")
     assert done.returncode == 1, done.stdout + done.stderr
     assert {fault for fault in runs if Path(f"{mlruns.with_suffix('.came')}-{fault}").exists()} == set(runs)
@@ -42,13 +37,13 @@ def test_workers_killed_in_a_write_and_in_scoring_and_a_full_disk(tmp_path: Path
     assert again.returncode == 0, again.stdout + again.stderr
     assert "3 runs, 2 done, 1 to do" in again.stdout
     assert before.items() <= finished_at(mlruns).items()
-    train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
-    expected = weights(tmp_path, tiny_study.run().key)
-    assert all(equal(weights(mlruns / "store", run.key), expected) for run in runs.values())
+    train(tiny_study.run(), tmp_path, rules=(RULE,))
+    expected = weights(tmp_path, tiny_study.run(), RULE)
+    assert all(equal(weights(mlruns / "store", run, RULE), expected) for run in runs.values())
 
 
 def held(mlruns: Path) -> list[list[str]]:
-    """The process of each worker that reached the step at which runs wait, and that of its node."""
+    """The process ids of each worker that waits, and of its node."""
     path = Path(f"{mlruns.with_suffix('.came')}-held")
     return [line.split() for line in path.read_text().splitlines()] if path.is_file() else []
 
@@ -77,10 +72,10 @@ def test_a_node_that_is_removed_costs_no_run(tmp_path: Path, monkeypatch: pytest
         cluster.shutdown()
     assert [above for _, above in held(mlruns)].count(raylet) == 1
     assert len(held(mlruns)) == 3  # the run on the node came there again, on the other one
-    train(tiny_study.run(), tmp_path, rules=("synthetic_dev",))
-    expected = weights(tmp_path, tiny_study.run().key)
+    train(tiny_study.run(), tmp_path, rules=(RULE,))
+    expected = weights(tmp_path, tiny_study.run(), RULE)
     for row in tiny_study.held(tiny_study.SCALE).rows:
-        assert equal(weights(mlruns / "store", row.runs()[0].key), expected)
+        assert equal(weights(mlruns / "store", row.runs()[0], RULE), expected)
 
 
 @pytest.mark.nightly
@@ -110,5 +105,5 @@ def test_a_driver_killed_at_random_moments_loses_nothing(
     assert last.returncode == 0, last.stdout + last.stderr
     assert scores(mlruns) == scores(expected)
     for row in tiny_study.healthy(tiny_study.SCALE).rows:
-        key = row.runs()[0].key
-        assert equal(weights(mlruns / "store", key), weights(expected / "store", key))
+        run = row.runs()[0]
+        assert equal(weights(mlruns / "store", run, RULE), weights(expected / "store", run, RULE))

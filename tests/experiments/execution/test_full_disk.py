@@ -1,4 +1,4 @@
-"""A job in its own process, where a disk is full."""
+"""A job on a full disk, and one with the largest seed."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which share of a GPU an estimate advises, from what was measured."""
+"""An estimate advises the share of a GPU that did most work in the measurements."""
 
 from pathlib import Path
 
@@ -27,6 +27,6 @@ def test_more_runs_are_advised_as_long_as_they_do_more(tmp_path: Path) -> None:
     assert line.endswith("--gpus-per-run 0.0625")
 
 
-def test_what_is_not_measured_is_said(tmp_path: Path) -> None:
+def test_without_measurements_the_advice_says_so(tmp_path: Path) -> None:
     (line,) = describe_shares(read_shares(tmp_path / "shares.csv"))
     assert "not measured yet" in line

@@ -1,9 +1,9 @@
-"""A stored score is given again only while all that made it is the same."""
+"""A stored score is used again only as long as everything that it came from is the same."""
 
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from experiments.execution.job import ENVIRONMENT, ExecutionSettings, Job, Scori
 from experiments.results import csv_record
 from experiments.results.run_arrays import read_pair_scores
 from experiments.results.run_result import RESULT
+from experiments.results.stored_scores import files_of
 from tests.support.training import TINY, few_dev_pairs
 
 ROWS = 500
@@ -62,12 +63,29 @@ def quiet(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
+@pytest.fixture
+def few_pairs() -> Generator[None]:
+    with few_dev_pairs():
+        yield
+
+
+@pytest.fixture
+def a(tmp_path: Path, cache: Path) -> Path:
+    """A data folder."""
+    return write_data(tmp_path / "a")
+
+
+@pytest.fixture
+def b(tmp_path: Path, cache: Path) -> Path:
+    """A data folder with other gold scores."""
+    return write_data(tmp_path / "b", turn=77)
+
+
 class TestData:
     @pytest.mark.slow
     def test_other_data_gives_the_score_of_an_empty_store_and_says_why(
-        self, tmp_path: Path, cache: Path, quiet: pytest.LogCaptureFixture
+        self, a: Path, b: Path, tmp_path: Path, quiet: pytest.LogCaptureFixture
     ) -> None:
-        a, b = write_data(tmp_path / "a"), write_data(tmp_path / "b", turn=77)
         first = score(tmp_path / "store", a)
         quiet.clear()
         assert scores(score(tmp_path / "store", a)) == scores(first)
@@ -82,10 +100,10 @@ class TestData:
         assert "SICK/SICK_trial.txt can't be found, so it is not compared; kept" in quiet.messages[-1]
 
     @pytest.mark.slow
-    def test_scores_of_the_same_file_that_are_not_asked_for_go_too_and_others_stay(
-        self, tmp_path: Path, cache: Path, quiet: pytest.LogCaptureFixture
+    def test_all_scores_of_a_changed_file_are_removed_and_others_stay(
+        self, a: Path, b: Path, tmp_path: Path, quiet: pytest.LogCaptureFixture
     ) -> None:
-        a, b, store = write_data(tmp_path / "a"), write_data(tmp_path / "b", turn=77), tmp_path / "store"
+        store = tmp_path / "store"
         score(store, a, scorer=Cosine("mean"))
         score(store, a, tasks=("synthetic_dev",))
         result = score(store, b)
@@ -98,8 +116,6 @@ class TestData:
         assert set(read_pair_scores(store / result["key"], "as is", "cosine")) == {"synthetic_dev", "sickr_dev"}
 
     def test_files_of_splits_that_a_scorer_is_fitted_on_are_read_too(self) -> None:
-        from experiments.results.stored_scores import files_of
-
         trial = {"SICK/SICK_trial.txt"}
         whole = {*trial, "SICK/SICK_train.txt", "SICK/SICK_test_annotated.txt"}
         assert files_of("sickr_dev", Cosine()) == trial
@@ -112,7 +128,7 @@ class TestData:
 
     @pytest.mark.slow
     def test_evaluate_prints_and_records_the_new_score(
-        self, tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+        self, a: Path, b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         def call(data: Path, mlruns: Path, **how: Any) -> tuple[str, dict[str, float]]:
             options = Options(encoder="wiki-tiny", tasks=("sickr_dev",), data=data, mlruns=mlruns, threads=1, **how)
@@ -120,7 +136,6 @@ class TestData:
             lines = csv_record.read_results("own", mlruns / "own").to_dict("records")
             return " ".join(capsys.readouterr().out.split()), scores({"cells": lines})
 
-        a, b = write_data(tmp_path / "a"), write_data(tmp_path / "b", turn=77)
         said, first = call(a, tmp_path / "runs")
         assert "from an earlier call" not in said
         said, same = call(a, tmp_path / "runs")
@@ -128,8 +143,7 @@ class TestData:
         assert "from an earlier call: sickr_dev; --again scores anew" in said
         said, second = call(b, tmp_path / "runs")
         assert "from an earlier call" not in said
-        expected = scores(score(tmp_path / "empty", b)).items()
-        assert second.items() <= expected
+        assert second.items() <= scores(score(tmp_path / "empty", b)).items()
         assert second != first
         result = next((tmp_path / "runs/own").glob("*/result.json"))
         wrong = json.loads(result.read_text())
@@ -141,68 +155,64 @@ class TestData:
         assert third == second
 
 
+@pytest.mark.usefixtures("few_pairs")
 class TestEvaluation:
     @pytest.mark.slow
     def test_another_version_is_scored_again_and_says_so(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: pytest.LogCaptureFixture
     ) -> None:
-        with few_dev_pairs():
-            score(tmp_path, tasks=("synthetic_dev",))
-            monkeypatch.setattr(STSTask, "version", STSTask.version + 1)
-            for _ in range(2):
-                result = score(tmp_path, tasks=("synthetic_dev",))
+        score(tmp_path, tasks=("synthetic_dev",))
+        monkeypatch.setattr(STSTask, "version", STSTask.version + 1)
+        for _ in range(2):
+            result = score(tmp_path, tasks=("synthetic_dev",))
         told = [text for text in quiet.messages if "the evaluation has version" in text]
         assert len(told) == 1
         assert {cell["version"] for cell in result["cells"]} == {STSTask.version - 1, STSTask.version}
 
     @pytest.mark.slow
-    def test_another_code_of_ones_own_scorer_is_scored_again(
-        self, tmp_path: Path, quiet: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_users_scorer_with_other_code_scores_again(self, tmp_path: Path, quiet: pytest.LogCaptureFixture) -> None:
         @dataclass(frozen=True)
         class Mine(Cosine):
             def __str__(self) -> str:
                 return "my scorer"
 
-        with few_dev_pairs():
-            result = score(tmp_path, tasks=("synthetic_dev",), scorer=Mine())
-            (name,) = result["code"]
-            assert name == "scorer my scorer"
-            stored = tmp_path / result["key"] / RESULT
-            stored.write_text(json.dumps(result | {"code": {name: "0" * 64}}))
-            again = score(tmp_path, tasks=("synthetic_dev",), scorer=Mine())
+        result = score(tmp_path, tasks=("synthetic_dev",), scorer=Mine())
+        (name,) = result["code"]
+        assert name == "scorer my scorer"
+        stored = tmp_path / result["key"] / RESULT
+        stored.write_text(json.dumps(result | {"code": {name: "0" * 64}}))
+        again = score(tmp_path, tasks=("synthetic_dev",), scorer=Mine())
         assert again["code"] == result["code"]
         assert any("the code of scorer my scorer changed; scored again" in text for text in quiet.messages)
 
 
+@pytest.mark.usefixtures("few_pairs")
 class TestWeights:
     @pytest.mark.slow
-    def test_scores_of_weights_that_were_trained_again_are_never_beside_the_new_ones(
+    def test_scores_of_earlier_weights_are_removed_when_others_are_trained(
         self, tmp_path: Path, quiet: pytest.LogCaptureFixture
     ) -> None:
-        """Other threads move the bits; here a version of the trained weights that was tampered with does."""
+        """As if the first training had had other threads: the recorded hash of its weights is replaced."""
         store = tmp_path / "store"
-        with few_dev_pairs():
-            first = score(store, encoder=SHORT, tasks=("synthetic_dev",))
-            other = score(tmp_path / "other", encoder=SHORT, tasks=("phrases",))
-            for where in (RESULT, "history.json"):  # as if the earlier training had had other threads
-                path = store / SHORT.key / where
-                path.write_text(path.read_text().replace(first["kept"]["last"]["weights"], "0" * 64))
-            environment = store / SHORT.key / ENVIRONMENT
-            environment.write_text(environment.read_text().replace('"commit": "', '"commit": "other'))
-            shutil.rmtree(store / SHORT.key / "last")
-            result = score(store, encoder=SHORT, tasks=("phrases",))
+        first = score(store, encoder=SHORT, tasks=("synthetic_dev",))
+        other = score(tmp_path / "other", encoder=SHORT, tasks=("phrases",))
+        for where in (RESULT, "history.json"):
+            path = store / SHORT.key / where
+            path.write_text(path.read_text().replace(first["kept"]["last"]["weights"], "0" * 64))
+        environment = store / SHORT.key / ENVIRONMENT
+        environment.write_text(environment.read_text().replace('"commit": "', '"commit": "other'))
+        shutil.rmtree(store / SHORT.key / "last")
+        result = score(store, encoder=SHORT, tasks=("phrases",))
         assert {cell["task"] for cell in result["cells"]} == {"phrases"}
         assert result["kept"] == other["kept"]
-        assert result["environment"] == other["environment"]  # of the training that the weights are from
+        assert result["environment"] == other["environment"]  # of the second training
         assert any("synthetic_dev by cosine, last: the checkpoint has other weights" in t for t in quiet.messages)
 
     @pytest.mark.slow
     def test_equal_weights_keep_their_scores(self, tmp_path: Path) -> None:
-        with few_dev_pairs():
-            first = score(tmp_path, encoder=SHORT, tasks=("synthetic_dev",))
-            shutil.rmtree(tmp_path / SHORT.key / "last")
-            result = score(tmp_path, encoder=SHORT, tasks=("phrases",))
+        first = score(tmp_path, encoder=SHORT, tasks=("synthetic_dev",))
+        shutil.rmtree(tmp_path / SHORT.key / "last")
+        result = score(tmp_path, encoder=SHORT, tasks=("phrases",))
         assert {cell["task"] for cell in result["cells"]} == {"synthetic_dev", "phrases"}
         assert result["kept"] == first["kept"]
 
@@ -210,10 +220,9 @@ class TestWeights:
     def test_other_threads_train_other_weights_and_a_run_says_so(
         self, tmp_path: Path, quiet: pytest.LogCaptureFixture
     ) -> None:
-        with few_dev_pairs():
-            first = score(tmp_path, encoder=TINY, tasks=("synthetic_dev",))
-            shutil.rmtree(tmp_path / TINY.key / "last")
-            again = score(tmp_path, encoder=TINY, tasks=("phrases",), threads=2)
+        first = score(tmp_path, encoder=TINY, tasks=("synthetic_dev",))
+        shutil.rmtree(tmp_path / TINY.key / "last")
+        again = score(tmp_path, encoder=TINY, tasks=("phrases",), threads=2)
         assert f"run {TINY.key}: trained so far with threads=1, now 2" in "\n".join(quiet.messages)
         same = again["kept"] == first["kept"]  # as on a machine with one core
         assert again["environment"]["threads"] == ("1" if same else "2")
@@ -228,26 +237,25 @@ def test_saved_embeddings_are_of_one_device_and_number_of_threads(tmp_path: Path
     assert content(1) == content(1) != content(2)
 
 
+@pytest.mark.usefixtures("few_pairs")
 class TestPins:
     @pytest.mark.slow
-    def test_another_encoder_under_the_name_is_refused_also_if_all_is_scored(self, tmp_path: Path) -> None:
+    def test_another_encoder_of_the_same_name_is_refused_even_if_everything_is_scored(self, tmp_path: Path) -> None:
         mine = shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "mine")
-        with few_dev_pairs():
+        score(tmp_path / "store", encoder=Pretrained(str(mine)), tasks=("synthetic_dev",))
+        encoder = Encoder.from_pretrained(mine)
+        with torch.no_grad():
+            next(encoder.backbone.parameters()).mul_(2)
+        encoder.save_pretrained(mine)
+        with pytest.raises(ValueError, match=r"mine has the content .*, but the first run that used it found"):
             score(tmp_path / "store", encoder=Pretrained(str(mine)), tasks=("synthetic_dev",))
-            encoder = Encoder.from_pretrained(mine)
-            with torch.no_grad():
-                next(encoder.backbone.parameters()).mul_(2)
-            encoder.save_pretrained(mine)
-            with pytest.raises(ValueError, match=r"mine has the content .*, but the first run that used it found"):
-                score(tmp_path / "store", encoder=Pretrained(str(mine)), tasks=("synthetic_dev",))
 
     @pytest.mark.slow
-    def test_another_corpus_of_a_scorer_is_refused_also_if_all_is_scored(self, tmp_path: Path) -> None:
+    def test_another_corpus_of_a_scorer_is_refused_even_if_everything_is_scored(self, tmp_path: Path) -> None:
         path = tmp_path / "texts.txt"
         path.write_text("".join(f"A cat {i} sat.\n" for i in range(40)))
         by = Whitened(pooling="cls", dims=2, corpus=Corpus(str(path), 40))
-        with few_dev_pairs():
+        score(tmp_path / "store", tasks=("synthetic_dev",), scorer=by)
+        path.write_text("".join(f"A dog {i} ran.\n" for i in range(40)))
+        with pytest.raises(ValueError, match=r"texts\.txt, first 40 lines has the content .*, but the first run"):
             score(tmp_path / "store", tasks=("synthetic_dev",), scorer=by)
-            path.write_text("".join(f"A dog {i} ran.\n" for i in range(40)))
-            with pytest.raises(ValueError, match=r"texts\.txt, first 40 lines has the content .*, but the first run"):
-                score(tmp_path / "store", tasks=("synthetic_dev",), scorer=by)

@@ -1,4 +1,4 @@
-"""A server or storage that is unreachable holds nothing up and loses nothing."""
+"""An unreachable server or storage delays nothing and loses nothing."""
 
 import json
 import subprocess
@@ -22,21 +22,21 @@ from tests.support.sweeps import command, environment, leave, result, scores
 
 
 class Server:
-    """A tracker that raises while it is unreachable."""
+    """A tracker that remembers what it logs, or raises if it is unreachable."""
 
-    def __init__(self, mlruns: Path, *, unreachable: int = 0) -> None:
-        self.mlruns, self.unreachable = mlruns, unreachable
+    def __init__(self, mlruns: Path, *, reachable: bool = True) -> None:
+        self.mlruns, self.reachable = mlruns, reachable
         self.tracked: list[str] = []
 
     def log(self, folder: Path) -> None:
-        if self.unreachable:
-            self.unreachable = max(0, self.unreachable - 1)
+        if not self.reachable:
             raise OSError("no connection")
         self.tracked.append(folder.name)
 
 
-def kept(server: Server, tmp_path: Path) -> Logbook:
-    return Logbook(server, ExecutionSettings(tmp_path))  # ty: ignore[invalid-argument-type]
+def logbook(server: Server) -> Logbook:
+    """A logbook of the store in the server's folder."""
+    return Logbook(server, ExecutionSettings(server.mlruns / "store"))  # ty: ignore[invalid-argument-type]
 
 
 def keys(mlruns: Path) -> set[str]:
@@ -53,7 +53,7 @@ def test_the_end_waits_for_storage_that_cannot_be_reached(tmp_path: Path, monkey
     monkeypatch.setattr(log_queue, "RETRY_INTERVAL_SECONDS", 0.001)
     monkeypatch.setattr(log_queue, "fetch_recorded", fetch)
     leave(tmp_path / "store", "a")
-    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = logbook(Server(tmp_path))
     book.add("a")
     assert "not recorded (no route)" in book.waiting["a"]
     assert book.settle() == {}
@@ -63,7 +63,7 @@ def test_the_end_waits_for_storage_that_cannot_be_reached(tmp_path: Path, monkey
 def test_the_record_is_complete_while_mlflow_is_unreachable(tmp_path: Path) -> None:
     for key in "ab":
         leave(tmp_path / "store", key)
-    book = Logbook(Server(tmp_path, unreachable=100), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = logbook(Server(tmp_path, reachable=False))
     book.add("a")
     book.add("b")
     assert book.settle() == {}  # no failure
@@ -72,12 +72,11 @@ def test_the_record_is_complete_while_mlflow_is_unreachable(tmp_path: Path) -> N
 
 
 def test_a_run_whose_files_are_damaged_is_named_and_the_others_are_recorded(tmp_path: Path) -> None:
-    store = tmp_path / "store"
     for key in "ab":
-        leave(store, key)
-    (store / "a" / "result.json").write_text("{")
+        leave(tmp_path / "store", key)
+    (tmp_path / "store/a/result.json").write_text("{")
     server = Server(tmp_path)
-    book = Logbook(server, ExecutionSettings(store))  # ty: ignore[invalid-argument-type]
+    book = logbook(server)
     book.add("a")
     book.add("b")
     failed = book.settle()
@@ -94,7 +93,7 @@ def test_a_result_that_cannot_be_read_for_a_moment_is_tried_again(
     leave(tmp_path / "store", "a")
     shown = tmp_path / "store" / "a" / "result.json"
     hidden = shown.rename(tmp_path / "hidden")
-    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = logbook(Server(tmp_path))
     book.add("a")
     assert set(book.waiting) == {"a"}
     hidden.rename(shown)
@@ -105,7 +104,7 @@ def test_a_result_that_cannot_be_read_for_a_moment_is_tried_again(
 def test_a_damaged_record_stops_the_sweep_and_blames_no_run(tmp_path: Path) -> None:
     leave(tmp_path / "store", "a")
     (tmp_path / "results.csv").write_text("key,select\na\n")
-    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = logbook(Server(tmp_path))
     with pytest.raises(ValueError, match=r"results.csv"):
         book.add("a")
     assert not book.refused
@@ -127,7 +126,7 @@ def test_a_start_records_what_a_killed_driver_left_in_the_store(tmp_path: Path) 
     assert (tmp_path / "results.csv").read_bytes() == before  # the earlier line stays
 
 
-def test_a_study_of_ones_own_and_the_project_never_read_each_others_results_into_a_record(tmp_path: Path) -> None:
+def test_a_users_study_and_the_project_record_only_their_own_results(tmp_path: Path) -> None:
     store = tmp_path / "store"
     leave(store, "projects")
     leave(store, "mine", file="/somewhere/mine.py")
@@ -148,7 +147,7 @@ def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_na
     changed = result("a")["cells"][0] | {"score": 0.9}  # ty: ignore
     more = changed | {"task": "sts13"}
     (tmp_path / "store/a/result.json").write_text(json.dumps(result("a", cells=[changed, more])))
-    book = Logbook(Server(tmp_path), ExecutionSettings(tmp_path / "store"))  # ty: ignore[invalid-argument-type]
+    book = logbook(Server(tmp_path))
     book.add("a")
     assert "disagree, nothing was written; put the recorded run's folder into the store" in book.refused["a"]
     assert "score is 0.5 here and 0.9 there" in book.refused["a"]
@@ -165,11 +164,11 @@ def test_a_run_that_disagrees_with_its_recorded_lines_is_refused_and_they_are_na
     assert "warning: run a is not recorded" in capsys.readouterr().out
 
 
-def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
+def test_a_run_with_a_failed_task_is_named_and_its_other_scores_are_tracked(tmp_path: Path) -> None:
     server = Server(tmp_path)
-    book = kept(server, tmp_path)
+    book = logbook(server)
     follow = SweepCallback(book, SimpleNamespace(end=lambda key, failed=False: None))  # ty: ignore[invalid-argument-type]
-    leave(tmp_path, "half")
+    leave(tmp_path / "store", "half")
     for key, scored in (("half", True), ("none", False)):
         outcome = {"failed": "why", "scored": scored}
         follow.on_trial_complete(1, [], SimpleNamespace(config={"key": key}, last_result=outcome))
@@ -179,7 +178,7 @@ def test_a_run_of_which_a_task_failed_is_named_and_its_other_scores_are_tracked(
 
 
 @pytest.mark.slow
-def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_path: Path) -> None:
+def test_an_unreachable_mlflow_causes_a_warning_and_the_next_sweep_logs_the_runs(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
     no_server = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:slash/and@at-sign@127.0.0.1:9"}
     given = command(mlruns, "healthy", "--rows", "b", ray=False)
@@ -190,8 +189,8 @@ def test_mlflow_away_costs_a_sweep_a_warning_and_the_next_one_logs_the_runs(tmp_
     assert "1 run is not in MLflow" in " ".join(done.stdout.split())
     assert not any(secret in done.stdout + done.stderr for secret in ("slash/and", "at-sign", "ann:"))
     here = {name: value for name, value in environment(mlruns).items() if name != "MLFLOW_TRACKING_URI"}
-    retry_at = forked.run(given, env=here)
-    assert retry_at.returncode == 0, retry_at.stdout + retry_at.stderr
+    again = forked.run(given, env=here)
+    assert again.returncode == 0, again.stdout + again.stderr
     assert Tracker(mlruns).keys() == runs
 
 

@@ -1,4 +1,4 @@
-"""From studies to work: jobs once each, finished ones dropped, teachers first, lost weights trained again."""
+"""A plan has each job of its studies once, teachers first, without finished jobs; lost weights are trained again."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +32,9 @@ def test_a_run_of_two_studies_is_one_job_with_both_their_tasks() -> None:
     assert [(s.select, s.tasks) for s in job.scorings] == [("stsb_dev", ("stsb", "sickr"))]
 
 
-def test_a_row_whose_scorer_lacks_what_a_task_reads_is_refused_before_anything_is_trained() -> None:
-    with pytest.raises(
-        ValueError, match=r"^two, row a: stsb_neighbours: neighbours require a corpus, which the scorer"
-    ):
+def test_a_scorer_without_what_a_task_reads_is_refused_before_anything_is_trained() -> None:
+    refusal = "^two, row a: stsb_neighbours: neighbours require a corpus, which the scorer"
+    with pytest.raises(ValueError, match=refusal):
         jobs_of([study(row("a", BASE), name="two", columns=("gain_trend",))])
 
 
@@ -55,7 +54,7 @@ def test_vary_all_gives_teachers_the_students_seed() -> None:
     assert fixed.runs()[1].key != varied.runs()[1].key
 
 
-def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path) -> None:
+def test_recorded_scores_are_left_out_of_a_plan_and_missing_ones_stay(tmp_path: Path) -> None:
     jobs = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])
     first, second = jobs.values()
     assert missing(first, scored_cells(frame(first))) is None
@@ -67,7 +66,7 @@ def test_what_the_record_has_is_dropped_and_what_it_lacks_is_kept(tmp_path: Path
 
 
 @pytest.mark.parametrize("metric", ["spearman.all", "spearman.mean", "spearman.wmean", "pearson.all"])
-def test_a_task_that_lacks_one_metric_is_scored_again(metric: str) -> None:
+def test_a_task_without_one_of_its_metrics_is_scored_again(metric: str) -> None:
     job = jobs_of([study(row("a", BASE), columns=("stsb", "sickr"))])[BASE.key]
     recorded = frame(job)
     lost = (recorded["task"] == "stsb") & (recorded["metric"] == metric)
@@ -145,7 +144,7 @@ def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     expected = r"unknown study 'rankcse-table99' \(did you mean rankcse-table\d+ or .*\?\); there are \d+$"
-    with pytest.raises(ValueError, match=expected):  # and not a hundred names after the useful ones
+    with pytest.raises(ValueError, match=expected):  # and no list of a hundred names
         choose_studies(["rankcse-table99"], "small")
     with pytest.raises(ValueError, match="unknown study 'xyz'; known: all, quickstart, rankcse, "):
         choose_studies(["xyz"], "small")

@@ -1,4 +1,4 @@
-"""Scorings of one run are merged where checkpoint and scorer are the same, and nowhere else."""
+"""Scorings of a run are merged if, and only if, checkpoint and scorer are the same."""
 
 from dataclasses import replace
 
@@ -9,12 +9,14 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
 from experiments.execution.plan import SCORE_TOLERANCE, jobs_of, missing
+from experiments.schema.contrasts import Contrast
 from experiments.schema.study import Row, Scale, Study, with_seed
 
 CORPUS = Corpus("synthetic", 100)
 BASE = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=CORPUS)
 SCALE = Scale(name="test", title="", backbones={}, corpus=CORPUS, seeds=(42,), dev="synthetic_dev")
 RANKS = Ranked(corpus=CORPUS, size=50)
+SCORERS = (Cosine(), RANKS)
 
 
 def study(name: str, columns: tuple[str, ...], *rows: Row) -> Study:
@@ -52,14 +54,13 @@ def test_a_row_selected_on_transfer_has_its_four_snapshots_scored() -> None:
     assert scorings(study("one", ("mr",), row("a", select="transfer_dev"))) == expected
 
 
-@pytest.mark.parametrize("lacking", ["cosine", "ranks"])
-def test_what_one_scorer_has_the_other_may_lack(lacking: str) -> None:
+@pytest.mark.parametrize("unscored", SCORERS, ids=["cosine", "ranks"])
+def test_a_score_by_one_scorer_does_not_replace_that_of_another(unscored: Scorer) -> None:
     (job,) = jobs_of([study("one", ("stsb",), row("cosine"), row("ranks", RANKS))]).values()
-    every = {("stsb_dev", "cosine", "stsb"), ("stsb_dev", str(RANKS), "stsb")}
-    name = "cosine" if lacking == "cosine" else str(RANKS)
-    left = missing(job, {job.key: {cell for cell in every if cell[1] != name}})
+    every = {("stsb_dev", str(scorer), "stsb") for scorer in SCORERS}
+    left = missing(job, {job.key: every - {("stsb_dev", str(unscored), "stsb")}})
     assert left is not None
-    assert [str(one.scorer) for one in left.scorings] == [name]
+    assert [one.scorer for one in left.scorings] == [unscored]
     assert missing(job, {job.key: every}) is None
     assert missing(job, {"another run": every}) == job
 
@@ -72,7 +73,7 @@ def test_a_checkpoint_that_is_scored_does_not_replace_another() -> None:
 
 
 def test_nested_runs_are_scored_on_the_scales_dev_at_the_checkpoint_that_is_read() -> None:
-    """Deep ones too, by plain cosine, whatever the row's own scorer, tasks and rule are."""
+    """By plain cosine, also nested runs of nested runs, whatever the row's own scorer, tasks and rule are."""
     teacher = replace(BASE, seed=7, method=RankCSE(teachers=(Teacher(BASE, select="last"),)))
     student = replace(BASE, method=RankCSE(teachers=(Teacher(teacher, select="synthetic_dev"),)))
     jobs = jobs_of([study("one", ("stsb",), row("student", RANKS, student, select="quarter_1"))])
@@ -86,8 +87,6 @@ def test_nested_runs_are_scored_on_the_scales_dev_at_the_checkpoint_that_is_read
 
 
 def test_a_study_without_tasks_is_no_work_and_one_compared_column_is() -> None:
-    from experiments.schema.contrasts import Contrast
-
     settings = study("settings", ("batch_size",), row("a"))
     assert jobs_of([settings]) == {}
     hidden = replace(settings, contrasts=(Contrast(plus=("a",), column="stsb"),))
@@ -105,5 +104,5 @@ def test_rows_are_reseeded_with_their_teachers_only_where_these_vary() -> None:
     assert [teacher.weight for teacher in method.teachers] == [0.25, 0.75]
 
 
-def test_the_same_score_is_one_that_no_table_distinguishes() -> None:
+def test_scores_count_as_equal_if_no_table_distinguishes_them() -> None:
     assert SCORE_TOLERANCE == 5e-5  # half of the last of two digits, in points

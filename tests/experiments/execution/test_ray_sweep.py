@@ -42,7 +42,7 @@ def new_callback(*names: str) -> SweepCallback:
 
 
 def noted(config: Mapping[str, str], jobs: object, execution: ExecutionSettings) -> None:
-    """In place of a run: when it began and ended."""
+    """A stand-in for a run that writes down when it began and ended."""
     began = time.time()
     time.sleep(0.5)
     (execution.store / config["key"]).write_text(f"{began} {time.time()}")
@@ -50,7 +50,7 @@ def noted(config: Mapping[str, str], jobs: object, execution: ExecutionSettings)
 
 
 def together(config: Mapping[str, str], jobs: object, execution: ExecutionSettings) -> None:
-    """The same, once another one is there: the second worker may take its time to start."""
+    """The same, but it begins when another run has started too: the second worker may start late."""
     (execution.store / f"{config['key']}.there").touch()
     end = time.time() + 100
     while len(list(execution.store.glob("*.there"))) < 2 and time.time() < end:
@@ -75,7 +75,7 @@ def execution(started: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def beside(config: Mapping[str, str], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
-    """The same, but the one named other ends only when the student has begun, or after a minute."""
+    """The same, but the run named "other" ends only when the student has begun, or after a minute."""
     label, end = jobs[config["key"]].label, time.time() + 60
     (execution.store / f"{label}.there").touch()
     while label == "other" and not (execution.store / "student.there").exists() and time.time() < end:
@@ -84,7 +84,7 @@ def beside(config: Mapping[str, str], jobs: Mapping[str, Job], execution: Execut
 
 
 def kills(config: Mapping[str, str], jobs: Mapping[str, Job], execution: ExecutionSettings) -> None:
-    """The same, but the teacher kills the worker of the short one when that has nothing to do."""
+    """The same, but the teacher kills the worker of the run named "short" when it is idle."""
     label, number = jobs[config["key"]].label, execution.store / "number"
     if label == "short":
         number.write_text(str(os.getpid()))
@@ -107,7 +107,7 @@ def run(jobs: Sequence[Job], execution: ExecutionSettings, cluster: RayConfig) -
 
 
 @pytest.mark.slow
-def test_runs_that_require_half_a_gpu_are_two_at_a_time_on_one(
+def test_two_runs_that_each_take_half_a_gpu_share_one(
     execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", together)
@@ -116,24 +116,24 @@ def test_runs_that_require_half_a_gpu_are_two_at_a_time_on_one(
     assert max(sum(began <= at < end for began, end in found) for at, _ in found) == 2
 
 
-def test_that_ray_did_not_start_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_of_ray_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def timed_out(**options: object) -> None:
         raise Exception("The current node timed out during startup.")
 
     monkeypatch.setattr(ray, "init", timed_out)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    # Else the clusters that later tests start in this process could not be joined.
+    # Without this, later tests in this process could not join the clusters that they start.
     monkeypatch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
     with pytest.raises(OSError, match=r"Ray did not start; .*: The current node timed out"):
         RayConfig().start()
 
 
 @pytest.mark.slow
-def test_no_more_runs_at_a_time_than_asked_for_in_their_order(execution: ExecutionSettings) -> None:
+def test_runs_start_in_their_order_and_no_more_at_a_time_than_there_are_workers(execution: ExecutionSettings) -> None:
     found = run([job(name) for name in "dbca"], execution, RayConfig(workers=1))
     assert found == sorted(found)
     assert all(end < began for (_, end), (began, _) in itertools.pairwise(found))
-    assert [path.name for path in execution.store.parent.iterdir()] == ["store"]  # nothing of Tune's is left beside it
+    assert [path.name for path in execution.store.parent.iterdir()] == ["store"]  # Ray Tune leaves nothing
 
 
 TEACHER, STUDENT = job("teacher", BASE), job("student", replace(BASE, method=RankCSE(teachers=(Teacher(BASE),))))
@@ -145,7 +145,7 @@ def run_with_lesson(name: str, execution: ExecutionSettings) -> list[tuple[float
 
 
 @pytest.mark.slow
-def test_a_run_starts_when_those_that_it_needs_have_ended_beside_others(
+def test_a_student_starts_when_its_teacher_has_ended_while_other_runs_go_on(
     execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_sweep, "run_job", beside)
@@ -185,7 +185,7 @@ def test_each_job_starts_once_and_after_those_it_needs_unless_one_failed(
     places = data.draw(st.integers(1, 3))
     ready = ReadyRuns(jobs, callback, lambda: places, lambda key: "not the same" if key in wrong else "")
     while (found := ready.suggest("")) != Searcher.FINISHED:
-        assert running or isinstance(found, dict) or callback.failed  # else nothing would ever happen again
+        assert running or isinstance(found, dict) or callback.failed  # otherwise the sweep would wait for ever
         if isinstance(found, dict) and found["key"] in lost:
             lost.remove(found["key"])
             callback.on_trial_error(1, [], SimpleNamespace(config=found, num_failures=2))
@@ -208,14 +208,13 @@ def test_each_job_starts_once_and_after_those_it_needs_unless_one_failed(
 
 
 def test_the_first_in_order_that_can_start_does() -> None:
-    student = job("", replace(BASE, method=RankCSE(teachers=(Teacher(BASE),))))
-    other, teacher = job("other"), job("", BASE)
-    callback = new_callback(other.key, teacher.key, student.key)
-    ready = ReadyRuns([student, other, teacher], callback, lambda: 3, lambda key: "")
-    assert [ready.suggest("") for _ in range(3)] == [{"key": other.key}, {"key": teacher.key}, None]
-    callback.finished.add(teacher.key)
-    assert [ready.suggest("") for _ in range(2)] == [{"key": student.key}, None]
-    callback.finished |= {student.key, other.key}
+    other = job("other")
+    callback = new_callback(other.key, TEACHER.key, STUDENT.key)
+    ready = ReadyRuns([STUDENT, other, TEACHER], callback, lambda: 3, lambda key: "")
+    assert [ready.suggest("") for _ in range(3)] == [{"key": other.key}, {"key": TEACHER.key}, None]
+    callback.finished.add(TEACHER.key)
+    assert [ready.suggest("") for _ in range(2)] == [{"key": STUDENT.key}, None]
+    callback.finished |= {STUDENT.key, other.key}
     assert ready.suggest("") == Searcher.FINISHED
 
 

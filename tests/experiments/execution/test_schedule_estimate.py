@@ -1,4 +1,4 @@
-"""How long a plan takes on N GPUs, against schedules that can be worked out by hand, and bounds that always hold."""
+"""The time of a plan on N GPUs agrees with schedules worked out by hand and with bounds that always hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Pretrained
 from experiments.estimate import EstimateOptions, main
-from experiments.execution.plan import jobs_of, make_plan, scored_cells, study_by_study
+from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells, study_by_study
 from experiments.execution.schedule_estimate import (
     chains,
     epochs_of_simcse,
@@ -31,11 +31,12 @@ from experiments.execution.schedule_estimate import (
     start_order,
 )
 from experiments.results.csv_record import read_results
+from experiments.schema.study import Study
 from experiments.studies.catalogue import choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study
 
 
-def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
+def test_the_time_of_a_run_is_its_own_or_the_time_of_runs_like_it() -> None:
     first, second = jobs_of([study(row("a", BASE))]).values()
     assert seconds_for([first], frame()) is None
     assert seconds_for([], frame()) == 0
@@ -47,10 +48,8 @@ def test_time_is_the_runs_own_else_that_of_runs_like_it() -> None:
     assert seconds_for([first, *unknown.values()], frame(first)) == pytest.approx(10 * (1 + len(unknown)))
     third = jobs_of([study(row("a", replace(BASE, learning_rate=1.0)))])
     assert measured_seconds_of(third.values(), both) == dict.fromkeys(third, 20)
-    assert set(measured_seconds_of(jobs_of([study(row("b", TAUGHT))]).values(), both).values()) == {
-        10,
-        None,
-    }  # its teacher was measured
+    taught = jobs_of([study(row("b", TAUGHT))]).values()
+    assert set(measured_seconds_of(taught, both).values()) == {10, None}  # its teacher was measured
 
 
 def test_other_seeds_count_first_then_an_epoch_and_never_a_gpu() -> None:
@@ -83,12 +82,11 @@ def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() ->
     new = replace(BASE, method=WhitenedCSE(views="dropout", groups=64), epochs=2)
     jobs = jobs_of([study(row("a", new))])
     simcse = jobs_of([study(row("b", BASE))]).values()
-    twice = [replace(job, encoder=replace(BASE, epochs=2, seed=9)) for job in simcse][:1]
-    slow = frame(*twice).assign(settings="epochs=2", seconds=99.0)
+    twice = replace(next(iter(simcse)), encoder=replace(BASE, epochs=2, seed=9))
+    slow = frame(twice).assign(settings="epochs=2", seconds=99.0)
     found = expected_seconds(jobs.values(), pd.concat([frame(*simcse), slow]))
-    assert found == dict.fromkeys(
-        jobs, pytest.approx(10 * 2 * 3 / 2, rel=1e-3)
-    )  # an epoch of SimCSE takes 10 s and two rows
+    seconds = 10 * 2 * 3 / 2  # an epoch of SimCSE takes 10 s for two rows; this run has two epochs of three rows
+    assert found == dict.fromkeys(jobs, pytest.approx(seconds, rel=1e-3))
     fast = frame(*simcse).assign(key="another", device="NVIDIA H100", seconds=1.0)
     assert expected_seconds(jobs.values(), pd.concat([frame(*simcse), fast])) == found
     elsewhere = frame(*simcse).assign(scale="other")
@@ -107,31 +105,25 @@ def test_a_step_that_can_not_be_counted_leaves_the_time_unknown(caplog: pytest.L
     """A sweep orders its runs by their times: it must start all the same."""
     jobs = jobs_of([study(row("a", replace(BASE, method=Uncounted())))])
     simcse = jobs_of([study(row("b", BASE))]).values()
-    assert expected_seconds([*jobs.values(), *simcse], frame(*simcse)) == dict.fromkeys(jobs) | {
-        job.key: 10 for job in simcse
-    }
+    found = expected_seconds([*jobs.values(), *simcse], frame(*simcse))
+    assert found == dict.fromkeys(jobs) | {job.key: 10 for job in simcse}
     assert "method uncounted: its step can't be made on wiki-tiny: needs a batch of its own" in caplog.text
+
+
+def planned(store: Path, *studies: Study) -> Plan:
+    """A plan of studies of which nothing is recorded."""
+    return make_plan(jobs_of(studies), scored_cells(frame()), store)
 
 
 def test_runs_start_with_the_longest_chains_first(tmp_path: Path) -> None:
     taught, alone = row("taught", TAUGHT), row("alone", replace(BASE, learning_rate=0.1))
-    work = make_plan(jobs_of([study(alone, taught)]), scored_cells(frame()), tmp_path)
+    work = planned(tmp_path, study(alone, taught))
     one, other = alone.keys().values()
     first, second = taught.keys().values()
-    assert start_order(work, {BASE.key: 1, one: 2, other: 3, first: 4, second: 5}) == [
-        BASE.key,  # six with a student
-        second,
-        first,
-        other,
-        one,
-    ]
-    assert start_order(work, {BASE.key: 1, one: 5, other: None, first: 4, second: 4}) == [
-        other,
-        one,
-        BASE.key,
-        first,
-        second,
-    ]
+    by_length = [BASE.key, second, first, other, one]  # with a student the first takes six
+    assert start_order(work, {BASE.key: 1, one: 2, other: 3, first: 4, second: 5}) == by_length
+    unknown_first = [other, one, BASE.key, first, second]
+    assert start_order(work, {BASE.key: 1, one: 5, other: None, first: 4, second: 4}) == unknown_first
 
 
 def test_a_plan_of_unknown_times_asks_for_them(tmp_path: Path) -> None:
@@ -145,12 +137,9 @@ def test_work_is_counted_in_epochs_of_simcse() -> None:
     assert epochs_of_simcse(TAUGHT) == pytest.approx(1 + 1 / 6, rel=1e-3)  # losses and heads count little
     ranked = replace(BASE, method=RankEncoder(base=BASE, corpus_size=50))
     assert epochs_of_simcse(ranked) == pytest.approx(1 + (1 + 50 / 100) / 6, rel=1e-3)
-    deep = replace(BASE, backbone=Pretrained("wiki-mini"))
-    assert epochs_of_simcse(replace(deep, method=TAUGHT.method)) == pytest.approx(
-        1 + 1 / 2 / 6, rel=1e-3
-    )  # half the layers
-    unknown = replace(BASE, backbone=Pretrained("someone/theirs"))
-    assert epochs_of_simcse(replace(unknown, method=TAUGHT.method)) == pytest.approx(1 + 1 / 6, rel=1e-3)
+    deep, unknown = (replace(TAUGHT, backbone=Pretrained(name)) for name in ("wiki-mini", "someone/theirs"))
+    assert epochs_of_simcse(deep) == pytest.approx(1 + 1 / 2 / 6, rel=1e-3)  # the teacher has half the layers
+    assert epochs_of_simcse(unknown) == pytest.approx(1 + 1 / 6, rel=1e-3)
     with pytest.raises(ValueError, match="no time is published for wiki-tiny; there are some for bert-base-uncased"):
         gpu_hours(BASE)
 
@@ -158,10 +147,10 @@ def test_work_is_counted_in_epochs_of_simcse() -> None:
 def test_schedules_worked_out_by_hand() -> None:
     seconds = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 6.0}
     assert simulate(seconds, {}, 1, list(seconds)).makespan == 12
-    assert simulate(seconds, {}, 2, list(seconds)).makespan == 8  # a then c beside b then d
-    assert simulate(seconds, {}, 2, list("dcba")).makespan == 6  # d beside c, b, a
+    assert simulate(seconds, {}, 2, list(seconds)).makespan == 8  # a, then c; at the same time b, then d
+    assert simulate(seconds, {}, 2, list("dcba")).makespan == 6  # d; at the same time c, b, a
     taught = simulate(seconds, {"c": ["b"]}, 2, list("dcba"))
-    assert taught.makespan == 6  # d beside b, c, a
+    assert taught.makespan == 6  # d; at the same time b, c, a
     assert taught.utilisation == 1
     waits = simulate(seconds, {"d": ["c"]}, 3, list(seconds))
     assert (waits.makespan, waits.utilisation) == (9, pytest.approx(12 / 27))
@@ -193,10 +182,8 @@ def test_no_schedule_is_shorter_than_its_bounds_or_longer_than_twice_them(
         # Two runs of SimCSE, then four that they teach, an hour each; four at a time on two GPUs.
         (("--gpus", "2", "--gpus-per-run", "0.5"), "2.0 h │ 2.0 h │ 75 % │ 4.0 │ 12"),
         (("--gpus", "2"), "3.0 h │ 3.0 h │ 100 % │ 6.0 │ 18"),
-        (
-            ("--gpus", "3", "--gpus-per-run", "2"),
-            "6.0 h │ 6.0 h │ 100 % │ 18.0 │ 54",
-        ),  # one at a time, a GPU stands still
+        # One at a time; the third GPU stands still.
+        (("--gpus", "3", "--gpus-per-run", "2"), "6.0 h │ 6.0 h │ 100 % │ 18.0 │ 54"),
     ],
 )
 def test_the_plan_that_is_shown(
@@ -210,8 +197,8 @@ def test_the_plan_that_is_shown(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_plan_waits_for_its_teachers(tmp_path) -> None:
-    work = make_plan(jobs_of([study(row("a", TAUGHT))]), scored_cells(frame()), tmp_path)
+def test_a_plan_waits_for_its_teachers(tmp_path: Path) -> None:
+    work = planned(tmp_path, study(row("a", TAUGHT)))
     seconds = {job.key: 10.0 if job.key == BASE.key else 1.0 for job in work.pending}
     found = forecast(work, seconds, 8)
     assert {way.makespan for way in found.ways.values()} == {11}
@@ -220,19 +207,23 @@ def test_a_plan_waits_for_its_teachers(tmp_path) -> None:
     assert len(found.chain) == 2
 
 
+def keys_by_level(work: Plan) -> list[list[str]]:
+    return [[job.key for job in level] for level in work.levels]
+
+
 def test_study_by_study_the_first_is_complete_early(tmp_path: Path) -> None:
-    """Two runs and their teacher, beside two runs of another study: an hour each, one at a time."""
+    """Two students, their teacher and two runs of another study, one at a time."""
     taught, other = row("taught", TAUGHT), row("other", replace(BASE, learning_rate=1e-5))
-    work = make_plan(jobs_of([study(taught), study(other, name="two")]), scored_cells(frame()), tmp_path)
+    work = planned(tmp_path, study(taught), study(other, name="two"))
     students, others = list(taught.keys().values()), list(other.keys().values())
-    assert [[job.key for job in level] for level in work.levels] == [[BASE.key, *others], students]
+    assert keys_by_level(work) == [[BASE.key, *others], students]
     found = forecast(work, {job.key: 1.0 if job.key in others else 2.0 for job in work.pending}, 1)
     assert {name: (way.makespan, found.first[name]) for name, way in found.ways.items()} == {
         "default": (8, 6),  # the teacher and its students are the longest chain
         "--by-study": (8, 6),
     }
     by_study = study_by_study(work)
-    assert [[job.key for job in level] for level in by_study.levels] == [[BASE.key], students, others]
+    assert keys_by_level(by_study) == [[BASE.key], students, others]
     assert replace(by_study, levels=work.levels, by_study=False) == work
     long_others = {job.key: 9.0 if job.key in others else 2.0 for job in work.pending}
     assert start_order(work, long_others)[:2] == others
@@ -240,14 +231,11 @@ def test_study_by_study_the_first_is_complete_early(tmp_path: Path) -> None:
 
 
 def test_studies_are_completed_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
-    """Also where the third shares a run with the first."""
+    """Here the third study shares a run with the first."""
     shared, second, third = (
         row(name, replace(BASE, learning_rate=rate)) for name, rate in (("a", 0.1), ("b", 0.2), ("c", 0.3))
     )
-    studies = [study(shared), study(second, name="two"), study(shared, third, name="three")]
-    work = make_plan(jobs_of(studies), scored_cells(frame()), tmp_path)
+    work = planned(tmp_path, study(shared), study(second, name="two"), study(shared, third, name="three"))
     found = study_by_study(work)
-    assert [[job.key for job in level] for level in found.levels] == [
-        list(each.keys().values()) for each in (shared, second, third)
-    ]
+    assert keys_by_level(found) == [list(each.keys().values()) for each in (shared, second, third)]
     assert {job.key for job in found.pending} == {job.key for job in work.pending}

@@ -1,4 +1,4 @@
-"""The operations of each method's step against a count of passes by hand from its paper, also of one not listed."""
+"""The operations of each method's step equal a count by hand of the passes in its paper."""
 
 import copy
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ def test_a_pass_without_a_gradient_has_no_backward_pass() -> None:
 
 
 def test_an_attack_has_no_gradients_of_weights_and_all_other_passes_have() -> None:
-    """L2P-CSR, five passes of both views, of which four are ascents; PCL has ten."""
+    """L2P-CSR passes both views five times, four of these in an ascent. PCL has ten passes of both."""
     assert passes(PCL()) == pytest.approx(3 * 20, rel=0.01)
     assert passes(L2PCSR(steps=4, layers=2)) == pytest.approx(3 * 2 + 4 * 2 * 2, rel=0.05)
 

@@ -1,4 +1,4 @@
-"""Real sweeps in real processes: failures are named, nothing finished is lost or repeated, kills change no bit."""
+"""Real sweeps in real processes name failures, never lose or repeat what is finished, and resume to the same bits."""
 
 import contextlib
 import re
@@ -64,7 +64,7 @@ def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
-    """The studies' evaluation sets, which the data folder lacks, and a teacher that is nowhere."""
+    """Here the data folder is empty and a teacher does not exist."""
     (tmp_path / "data" / "senteval").mkdir(parents=True)
     mlruns = tmp_path / "mlruns"
     done = sweep(mlruns, "lacking", "--data", str(tmp_path / "data"))
@@ -77,7 +77,7 @@ def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None
 
 
 def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturbed: Path) -> None:
-    """By Ctrl-C in its first run, then killed in its second. Meanwhile nothing listens beyond this machine."""
+    """Ctrl-C stops it in its first run and a kill in its second. Meanwhile it listens only on this machine."""
     mlruns = tmp_path / "mlruns"
     stop_a_sweep(mlruns, 1, signal.SIGINT)
     first = finished_at(mlruns)
@@ -92,7 +92,7 @@ def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturb
 
 
 def stop_a_sweep(mlruns: Path, begun: int, kind: int) -> None:
-    """Send the sweep a signal when so many runs have saved a checkpoint and MLflow has one open."""
+    """Send the sweep a signal when `begun` runs have saved a checkpoint and MLflow has an open run."""
     log = mlruns.with_suffix(f".{kind}")
     with log.open("w") as output:
         process = forked.Forked(
@@ -120,7 +120,7 @@ def stop_a_sweep(mlruns: Path, begun: int, kind: int) -> None:
 
 
 def stopped_in_a_run(process: forked.Forked, mlruns: Path) -> bool:
-    """Stop a sweep with its workers; return whether MLflow has a run open that is not scored yet, else continue."""
+    """Stop a sweep with its workers, but continue it unless MLflow has an open run that is not scored yet."""
     process.send_signal(signal.SIGSTOP)
     workers = workers_of(process)
     signal_all(workers, signal.SIGSTOP)
@@ -169,7 +169,7 @@ def open_in_mlflow(mlruns: Path) -> list[str]:
 
 
 def curves_in_mlflow(mlruns: Path) -> dict[tuple[str, str], list[tuple[int, float]]]:
-    """Every point by run and curve, as often as it is there; each run is there once and finished."""
+    """All points by run and curve; asserts that each of three runs is there once and finished."""
     tracker = Tracker(mlruns)
     runs = tracker.client.search_runs([tracker.experiment("tiny")])
     assert {run.info.status for run in runs} == {"FINISHED"}
@@ -188,10 +188,9 @@ def test_a_teacher_that_does_not_reproduce_its_record_is_not_used(tmp_path: Path
     mlruns = tmp_path / "mlruns"
     mlruns.mkdir()
     frame = pd.read_csv(undisturbed / "results.csv", dtype=str)
-    teacher = tiny_study.run(seed=1).key
-    student = tiny_study.taught(tiny_study.run(seed=1)).key
+    runs = (tiny_study.run(seed=1), tiny_study.taught(tiny_study.run(seed=1)), tiny_study.run(seed=2))
+    teacher, student, other = (run.key for run in runs)
     frame.loc[frame["key"] == teacher, "score"] = "0.123"
-    other = tiny_study.run(seed=2).key
     frame[~frame["key"].isin([student, other])].to_csv(mlruns / "results.csv", index=False)
     shutil.copy(undisturbed / "runs.csv", mlruns)
     done = sweep(mlruns, "healthy", ray=False)

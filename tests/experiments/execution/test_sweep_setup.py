@@ -1,4 +1,4 @@
-"""Before a sweep starts: what is missing is refused, but for checkpoints that are only scored."""
+"""A sweep with missing inputs is refused before it starts, unless only checkpoints to be scored are missing."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,6 @@ from tests.support.plans import BASE, row, study, weights
 
 GONE = Pretrained("nobody/nothing")
 TINY = Pretrained("wiki-tiny")
-SMALL = replace(BASE, corpus=Corpus("synthetic", 100))
 LOST = replace(BASE, corpus=Corpus("lost", 100))
 
 
@@ -32,7 +31,7 @@ def synthetic_row(label: str, run: object) -> Row:
     return row(label, run, select="synthetic_dev")  # ty: ignore[invalid-argument-type]
 
 
-def test_a_checkpoint_that_is_nowhere_costs_its_own_row_alone(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_affects_only_its_own_row(tmp_path: Path) -> None:
     work = planned(tmp_path, released("gone", GONE), released("there", TINY))
     lost = look_for_inputs(work, tmp_path)
     assert lost.keys() == {pretrained_key(GONE)}
@@ -40,7 +39,7 @@ def test_a_checkpoint_that_is_nowhere_costs_its_own_row_alone(tmp_path: Path) ->
     assert look_for_inputs(planned(tmp_path, released("there", TINY)), tmp_path) == {}
 
 
-def test_if_nothing_can_run_or_a_run_can_not_it_is_an_error(tmp_path: Path) -> None:
+def test_missing_inputs_are_an_error_if_a_run_needs_them_or_nothing_is_left(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nobody/nothing"):
         look_for_inputs(planned(tmp_path, released("gone", GONE)), tmp_path)
     work = planned(tmp_path, released("gone", GONE), released("there", TINY), synthetic_row("lost", LOST))
@@ -50,7 +49,7 @@ def test_if_nothing_can_run_or_a_run_can_not_it_is_an_error(tmp_path: Path) -> N
         require_inputs(work.pending, work.untrained, tmp_path)
 
 
-def test_what_is_trained_already_needs_only_what_its_scoring_reads(tmp_path: Path) -> None:
+def test_a_trained_run_needs_only_the_inputs_of_its_scoring(tmp_path: Path) -> None:
     for run in synthetic_row("lost", LOST).runs():
         weights(tmp_path, run, "synthetic_dev")
     work = planned(tmp_path, synthetic_row("lost", LOST))
@@ -60,7 +59,7 @@ def test_what_is_trained_already_needs_only_what_its_scoring_reads(tmp_path: Pat
 
 
 def test_runs_that_the_disk_has_no_room_for_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, execution = planned(tmp_path, synthetic_row("small", SMALL)), ExecutionSettings(tmp_path)
+    work, execution = planned(tmp_path, synthetic_row("small", BASE)), ExecutionSettings(tmp_path)
     check_room(work.pending, work.untrained, execution, 1)
     monkeypatch.setattr(needed_inputs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     with pytest.raises(OSError, match="make room"):
@@ -75,7 +74,7 @@ def test_a_length_above_the_positions_is_refused_before_anything_is_trained_or_s
 ) -> None:
     backbone = Pretrained(str(plain_folder(tmp_path / "plain", name)))
     for length in (48, 49):
-        work = planned(tmp_path, synthetic_row("long", replace(SMALL, backbone=backbone, max_length=length)))
+        work = planned(tmp_path, synthetic_row("long", replace(BASE, backbone=backbone, max_length=length)))
         if length == 48:
             assert look_for_inputs(work, tmp_path) == {}
     with pytest.raises(ValueError, match=r"max_length must be at most 48, as .*plain has that many positions, got 49"):
