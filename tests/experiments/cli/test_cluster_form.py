@@ -1,4 +1,4 @@
-"""`sweep.py --dry-run --cluster FILE`: what would start where, read from the files that start it."""
+"""`sweep.py --dry-run --cluster FILE` shows what would start where, as the cluster's file says."""
 
 import re
 import shlex
@@ -51,7 +51,7 @@ def test_a_run_takes_a_core_and_its_share_of_one_gpu(
     assert replace(form, device="cpu").runs_at_once(share) == (cores or 0)
 
 
-def test_what_is_not_ready_is_named_and_gone_once_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_ready_is_named_until_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(ROOT)
     assert [line.partition(":")[0] for line in read_form(ROOT / "sweep.yaml", []).not_ready] == [
@@ -66,7 +66,7 @@ def test_what_is_not_ready_is_named_and_gone_once_it_is_there(tmp_path: Path, mo
     assert read_form(tmp_path / "mine.yaml", []).not_ready == ()
 
 
-def test_a_job_for_kubernetes_that_runs_something_else_is_named() -> None:
+def test_a_job_for_kubernetes_that_runs_another_command_is_named() -> None:
     command = yaml.safe_load((CLUSTERS / "kuberay.sketch.yaml").read_text())["spec"]["entrypoint"]
     words = shlex.split(command)[2:]
     assert not any("entrypoint" in line for line in read_form(CLUSTERS / "kuberay.sketch.yaml", words).not_ready)

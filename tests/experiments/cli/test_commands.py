@@ -1,34 +1,23 @@
-"""The command lines as people meet them: a real run, an encoder scored, and words for what can't be done."""
+"""Commands as users type them: a real run, scores of an encoder, and a message for each mistake."""
 
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import tyro
 
 from cse_core.methods.rankcse import RankCSE
-from cse_core.run import Run
 from experiments import run as run_command
 from experiments.results import csv_record
-from experiments.run import build
 from experiments.tracking.mlflow_log import Tracker
+from tests.experiments.cli.run_words import built
 from tests.support import forked
 from tests.support.polling import until
 
 ROOT = Path(__file__).parents[3]
-
-
-def parsed(*arguments: str) -> Any:
-    return tyro.cli(run_command.options_for(arguments[0]), args=list(arguments[1:]))
-
-
-def built(*arguments: str) -> Run:
-    return build(arguments[0], parsed(*arguments))
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -57,10 +46,7 @@ def test_options_reach_the_method_and_the_run() -> None:
         (("simcse", "--scale", "huge"), "unknown scale 'huge'; known: quickstart, small"),
         (("simcse", "--backbone", "roberta-base"), "scale small has no backbone 'roberta-base'; known: bert-base-unc"),
         (("rankcse", "--variant", "mine"), "variant must be one of paper, released_code, got 'mine'"),
-        (
-            ("simcse", "--seed", "9223372036854775808"),
-            "seed must be in 0 to 9223372036854775807, got 922337203685477580",
-        ),
+        (("simcse", "--seed", f"{2**63}"), f"seed must be in 0 to {2**63 - 1}, got {2**63}"),
         (("simcse", "--seed", "-1"), "seed must be in 0 to 9223372036854775807, got -1"),
         (("simcse", "--pooling", "max"), "pooling must be one of cls, mean"),
     ],

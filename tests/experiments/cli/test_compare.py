@@ -1,4 +1,4 @@
-"""`compare.py`: a short comparison without Ray, killed and resumed, with a method that fails, and what is refused."""
+"""`compare.py` resumes a killed comparison in which a method fails, and refuses wrong options."""
 
 import os
 import re
@@ -37,8 +37,9 @@ class {name}(SimCSE):
     def loss(self, encode, batch, modules, targets):
         {body}
 """
-TINY = ("--scale", "quickstart", "--corpus-lines", "256", "--workers", "1")
-SHORT = (*TINY, "--trials", "1", "--searches", "1", "--finals", "1")
+SAME_LOSS = "return super().loss(encode, batch, modules, targets)"
+SHORT = ("--scale", "quickstart", "--corpus-lines", "256", "--workers", "1")
+SHORT += ("--trials", "1", "--searches", "1", "--finals", "1")
 
 
 def command(mlruns: Path, *words: str) -> list[str]:
@@ -61,7 +62,7 @@ def own_method(folder: Path, name: str, body: str) -> str:
     return f"{path}:{name}"
 
 
-def test_workers_get_the_file_of_a_method_of_ones_own_and_the_folders_of_its_runs(
+def test_workers_get_the_file_of_a_users_method_and_the_folders_of_its_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
@@ -71,11 +72,8 @@ def test_workers_get_the_file_of_a_method_of_ones_own_and_the_folders_of_its_run
         return {}, False
 
     monkeypatch.setattr(run_comparison, "run_comparison", run)
-    mine, shared = (
-        own_method(tmp_path, "Mine", "return super().loss(encode, batch, modules, targets)"),
-        tmp_path / "all",
-    )
-    folders = ("--mlruns", f"{tmp_path}/mlruns", "--store", f"{tmp_path}/store", "--shared", f"file://{shared}")
+    mine = own_method(tmp_path, "Mine", SAME_LOSS)
+    folders = ("--mlruns", f"{tmp_path}/mlruns", "--store", f"{tmp_path}/store", "--shared", f"file://{tmp_path}/all")
     with patch.dict(METHODS), patch.object(own_study, "_LOADED", []):
         main(tyro.cli(Options, args=("simcse", mine, *SHORT, *folders)))
     execution, cluster = started[0][:2]
@@ -93,7 +91,7 @@ def without_costs(report: str) -> str:
 def methods(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """SimCSE, SimCSE by another name, and a method that fails."""
     folder = tmp_path_factory.mktemp("methods")
-    own = own_method(folder, "Own", "return super().loss(encode, batch, modules, targets)")
+    own = own_method(folder, "Own", SAME_LOSS)
     return "simcse", own, own_method(folder, "Broken", "raise RuntimeError('no loss today')"), "--name", "three"
 
 

@@ -1,4 +1,4 @@
-"""`cse`: the scripts as subcommands, in a list that fits a screen and comes at once."""
+"""`cse` has the scripts as subcommands; its help fits a screen and comes at once."""
 
 import json
 import signal
@@ -124,9 +124,8 @@ def test_what_is_no_command_is_answered_in_words(
 def test_without_a_checkout_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry_point, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "argv", ["cse", "sweep"])
-    with pytest.raises(
-        SystemExit, match=r"^error: cse needs a checkout of the study, installed there by `pip install -e"
-    ):
+    refusal = "^error: cse needs a checkout of the study, installed there by `pip install -e"
+    with pytest.raises(SystemExit, match=refusal):
         main()
 
 

@@ -1,4 +1,4 @@
-"""What evaluate.py makes of its options, and how scores are named in MLflow."""
+"""The options of evaluate.py choose scorers and tasks; MLflow has scores by short names."""
 
 import re
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_without_a_corpus_the_scorer_is_cosine_under_the_pooling_asked_for() -> 
 
 
 def test_a_corpus_is_pinned_by_what_it_holds(tmp_path: Path, cache: Path) -> None:
-    """Two folders with other sentences under one name are two scorers, in the record as in the key."""
+    """Corpora of the same name with different sentences make two scorers."""
     found = []
     for folder, text in (("a", "one"), ("b", "two")):
         (tmp_path / folder).mkdir()

@@ -1,4 +1,4 @@
-"""`export.py` on a run of the command line's own kind."""
+"""`export.py` exports the checkpoint of a finished run with its scores, or says why it can't."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from cse_core.models.pretrained import encoder_hash
 from cse_core.training.checkpoint import CheckpointError
 from experiments.execution.job import ExecutionSettings, Job, Scoring, execute
 from experiments.export import Options, main
+from tests.support.shared_folders import content
 from tests.support.training import TINY
 
 
@@ -20,17 +21,18 @@ def test_an_exported_checkpoint_has_its_weights_settings_and_own_scores(tmp_path
     rules.append(Scoring("last", Cosine("mean"), ("synthetic_dev",)))
     result = execute(Job(TINY, "own", "simcse", tuple(rules)), ExecutionSettings(tmp_path))
     checkpoint = tmp_path / TINY.key / "last"
-    before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+    before = content(checkpoint)
     main(Options(checkpoint=checkpoint, folder=tmp_path / "mine"))
-    assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before
+    assert content(checkpoint) == before
     assert encoder_hash(tmp_path / "mine") == encoder_hash(checkpoint)
     assert not (tmp_path / "mine" / "checkpoint.json").exists()
     card = ModelCard.load(tmp_path / "mine" / "README.md")
     found = {(one.dataset_name, one.metric_type): one.metric_value for one in card.data.eval_results or []}
-    cells = [cell for cell in result["cells"] if (cell["select"], cell["scorer"]) == ("last", "cosine")]
-    expected = {(cell["task"], cell["metric"]): cell["score"] for cell in cells}
     assert found == {
-        place: score for place, score in expected.items() if place[1] not in ("pearson.mean", "pearson.wmean")
+        (cell["task"], cell["metric"]): cell["score"]
+        for cell in result["cells"]
+        if (cell["select"], cell["scorer"]) == ("last", "cosine")
+        if cell["metric"] not in ("pearson.mean", "pearson.wmean")
     }
     assert found
     for line in (f"| key | {TINY.key} |", "| checkpoint | last |", f"| step | {result['kept']['last']['step']} |"):

@@ -1,4 +1,4 @@
-"""README's "Add a method", done to a copy of the code as it says: the method can be run, planned, listed and drawn."""
+"""The method of README's "Add a method", added to a copy of the code, can be run, planned, listed and drawn."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A run is removed from everywhere and nothing else is; an interrupted removal ends with the same command."""
+"""A run is removed from everywhere, and nothing else is; the same command completes an interrupted removal."""
 
 import contextlib
 import io
@@ -48,13 +48,16 @@ def mlruns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def remove(mlruns: Path, key: str = GONE, *, yes: bool = True, own: bool = False) -> int:
+    return main(Options(keys=(key,), yes=yes, own=own, mlruns=mlruns))
+
+
 def lines_of(folder: Path) -> dict[str, list[str]]:
     return {path.name: path.read_text().splitlines() for path in sorted(folder.glob("*.csv"))}
 
 
 def run_ids(mlruns: Path) -> list[str]:
-    tracker = Tracker(mlruns)
-    return [run.info.run_id for run in tracker.runs("tiny").values()]
+    return [run.info.run_id for run in Tracker(mlruns).runs("tiny").values()]
 
 
 def check_removed(mlruns: Path, before: dict[str, list[str]]) -> None:
@@ -70,9 +73,9 @@ def check_removed(mlruns: Path, before: dict[str, list[str]]) -> None:
     assert lines_of(mlruns) == kept
 
 
-def test_what_goes_is_listed_and_everything_else_stays(mlruns: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_removed_is_listed_and_everything_else_stays(mlruns: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = lines_of(mlruns)
-    assert main(Options(keys=(GONE,), yes=True, mlruns=mlruns)) == 0
+    assert remove(mlruns) == 0
     said = capsys.readouterr().out
     assert f"folder {mlruns / 'store' / GONE}: 0.0 MiB" in said
     for name, count in {"runs": 1, "results": 1, "curves": 2, "pairs": 3}.items():
@@ -80,16 +83,16 @@ def test_what_goes_is_listed_and_everything_else_stays(mlruns: Path, capsys: pyt
     assert f"1 file of arrays in {mlruns / 'figure_data'}" in said
     check_removed(mlruns, before)
     with pytest.raises(ValueError, match=f"nothing to remove in {mlruns}: unknown run '{GONE}'"):
-        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+        remove(mlruns)
 
 
-def test_without_a_terminal_it_is_asked_for_the_flag_and_removes_nothing(
+def test_without_a_terminal_nothing_is_removed_and_the_option_is_named(
     mlruns: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = lines_of(mlruns)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(ValueError, match="there is no terminal to ask at; expected --yes"):
-        main(Options(keys=(GONE,), mlruns=mlruns))
+        remove(mlruns, yes=False)
     assert lines_of(mlruns) == before
     assert (mlruns / "store" / GONE).is_dir()
 
@@ -101,7 +104,7 @@ def test_at_a_terminal_it_asks(mlruns: Path, monkeypatch: pytest.MonkeyPatch, an
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
-    assert main(Options(keys=(GONE,), mlruns=mlruns)) == (0 if removed else 1)
+    assert remove(mlruns, yes=False) == (0 if removed else 1)
     assert (mlruns / "store" / GONE).exists() is not removed
 
 
@@ -112,10 +115,10 @@ class Stopped(Exception):  # noqa: N818 - it simulates a kill, it is no error
 @pytest.mark.parametrize("place", ["rmtree", "Table.remove", "replace"])
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.slow
-def test_an_interrupted_removal_ends_with_the_same_command(
+def test_the_same_command_completes_an_interrupted_removal(
     mlruns: Path, monkeypatch: pytest.MonkeyPatch, place: str, at: int
 ) -> None:
-    """Stopped before or within one of its steps; what is left can be read at any moment."""
+    """The removal stops at the first, second or third call of a function; the record can be read at once."""
     before = lines_of(mlruns)
     owner, name = {
         "rmtree": (removal.shutil, "rmtree"),
@@ -132,53 +135,51 @@ def test_an_interrupted_removal_ends_with_the_same_command(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, stop)
         with contextlib.suppress(Stopped):
-            main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+            remove(mlruns)
     csv_record.read_results("tiny", mlruns)
     with contextlib.suppress(ValueError):  # nothing was left to remove
-        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+        remove(mlruns)
     check_removed(mlruns, before)
 
 
 def test_a_run_in_progress_is_refused(mlruns: Path) -> None:
     before = lines_of(mlruns)
-    with (
-        FileLock(mlruns / "store" / f"{GONE}.lock"),
-        pytest.raises(ValueError, match=f"run {GONE}: a process is training or scoring it"),
-    ):
-        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
+    refusal = f"run {GONE}: a process is training or scoring it"
+    with FileLock(mlruns / "store" / f"{GONE}.lock"), pytest.raises(ValueError, match=refusal):
+        remove(mlruns)
     assert lines_of(mlruns) == before
 
 
 def test_a_similar_key_is_shown(mlruns: Path) -> None:
     with pytest.raises(ValueError, match=rf"unknown run '0123456789aa' \(did you mean {GONE}\?\)"):
-        main(Options(keys=("0123456789aa",), yes=True, mlruns=mlruns))
+        remove(mlruns, "0123456789aa")
 
 
-def test_ones_own_run_goes_and_the_recorded_run_of_the_same_key_stays(
+def test_a_users_own_run_is_removed_and_the_recorded_run_of_the_same_key_stays(
     mlruns: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = lines_of(mlruns)
     shutil.copytree(mlruns / "store" / GONE, mlruns / "own" / GONE)
     with FileLock(mlruns / "own" / f"{GONE}.lock"), pytest.raises(ValueError, match="a process is training"):
-        main(Options(keys=(GONE,), yes=True, mlruns=mlruns))
-    assert main(Options(keys=(GONE,), yes=True, own=True, mlruns=mlruns)) == 0
+        remove(mlruns)
+    assert remove(mlruns, own=True) == 0
     assert capsys.readouterr().out.count("folder ") == 3  # listed twice before it was refused
     assert not (mlruns / "own" / GONE).exists()
     assert (mlruns / "store" / GONE).is_dir()
     assert lines_of(mlruns) == before
     with pytest.raises(ValueError, match=f"nothing to remove in {mlruns / 'own'}: .*{GONE}"):
-        main(Options(keys=(GONE,), yes=True, own=True, mlruns=mlruns))
+        remove(mlruns, own=True)
 
 
 @pytest.mark.slow
-def test_the_copy_in_mlflow_of_ones_own_run_goes_alone(mlruns: Path) -> None:
+def test_of_two_runs_with_the_same_key_in_mlflow_only_the_users_own_is_removed(mlruns: Path) -> None:
     shutil.copytree(mlruns / "store" / GONE, mlruns / "own" / GONE)
     recorded = Tracker(mlruns).log(mlruns / "store" / GONE)
     result = mlruns / "own" / GONE / "result.json"
     result.write_text(json.dumps(json.loads(result.read_text()) | {"studies": []}))
     own = Tracker(mlruns).log(mlruns / "own" / GONE)
     assert sorted(Tracker(mlruns).ids([GONE])) == sorted([recorded, own])
-    assert main(Options(keys=(GONE,), yes=True, own=True, mlruns=mlruns)) == 0
+    assert remove(mlruns, own=True) == 0
     assert Tracker(mlruns).ids([GONE]) == [recorded]
 
 
@@ -193,14 +194,14 @@ def test_the_rows_that_use_a_run_are_named() -> None:
 
 
 @pytest.mark.slow
-def test_mlflow_forgets_it_too_or_says_that_it_could_not(
+def test_a_run_is_removed_from_mlflow_too_or_a_message_says_that_it_could_not_be(
     mlruns: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ids = {key: Tracker(mlruns).log(mlruns / "store" / key) for key in (GONE, KEPT)}
     before = lines_of(mlruns)
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-        assert main(Options(keys=(GONE,), yes=True, mlruns=mlruns)) == 1
+        assert remove(mlruns) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "MLflow can't be reached, and may still have it" in said
     assert f"finish with the same command: python experiments/remove.py {GONE}" in said
@@ -208,9 +209,8 @@ def test_mlflow_forgets_it_too_or_says_that_it_could_not(
     assert sorted(run_ids(mlruns)) == sorted(ids.values())
     with monkeypatch.context() as patch:  # it is lost between the question and the answer
         patch.setattr(type(Tracker(mlruns).client), "delete_run", lambda client, run_id: 1 / 0)
-        assert main(Options(keys=(GONE,), yes=True, mlruns=mlruns)) == 1
+        assert remove(mlruns) == 1
     assert "removed, but for MLflow's part" in capsys.readouterr().out
-    assert main(Options(keys=(GONE,), yes=True, mlruns=mlruns)) == 0
+    assert remove(mlruns) == 0
     assert f"run {ids[GONE]} in MLflow" in capsys.readouterr().out
     assert run_ids(mlruns) == [ids[KEPT]]
-    shutil.rmtree(mlruns / "store" / KEPT)

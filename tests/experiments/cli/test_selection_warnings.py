@@ -1,4 +1,4 @@
-"""What makes a selected checkpoint's score mean less is said before training."""
+"""Before training, a warning says what would make a selected checkpoint's score mean less."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_choice_among_fewer_than_three_is_warned_of() -> None:
     assert single == "synthetic_dev selects among 1 dev score of about 1 step"
 
 
-def test_what_leaves_pairs_of_stsb_out_is_named_only_beside_the_sets_of_which_it_does(
+def test_sts_disjoint_is_named_only_if_a_set_is_scored_that_it_covers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = "A dog runs.", "A cat sleeps."

@@ -1,4 +1,4 @@
-"""Help, the list and refusals come at once: no command loads a library before it has something to do with it."""
+"""Help, lists and refusals come at once: no command imports a slow library before it needs it."""
 
 import json
 import os
@@ -11,19 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 IMPORTS = 1.7  # times the processor time of importing torch and pandas, 2.3 s on a machine without other load
-SLOW = {
-    "ray",
-    "mlflow",
-    "optuna",
-    "transformers",
-    "datasets",
-    "sklearn",
-    "scipy.stats",
-    "matplotlib",
-    "seaborn",
-    "umap",
-}
-HELP, LIST = ("--help",), ("--list",)
+SLOW = {"ray", "mlflow", "optuna", "transformers", "datasets", "sklearn"}
+SLOW |= {"scipy.stats", "matplotlib", "seaborn", "umap"}
+HELP = ("--help",)
 # Calls with a part of what each prints.
 COMMANDS = {
     ("experiments/sweep.py", HELP): "--gpus-per-run",
@@ -41,7 +31,7 @@ COMMANDS = {
     ("experiments/remove.py", HELP): "--yes",
     ("experiments/merge.py", ("FOLDER", "--mlrun", "FOLDER")): "--mlruns",
 }
-LISTED = {("experiments/sweep.py", LIST): "unique runs"}
+LISTED = {("experiments/sweep.py", ("--list",)): "unique runs"}
 ANALYSIS = {
     ("analysis/make_tables.py", HELP): "--check",
     ("analysis/make_tables.py", ("--chek",)): "--check",

@@ -1,7 +1,7 @@
-"""Parts of studies, runs cut short and trained afresh, in sweeps without Ray: where each is recorded, what is said."""
+"""Sweeps of parts of studies, of runs cut short and of runs trained afresh: what is recorded where, and printed."""
 
 import re
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,15 @@ from experiments.cli.sweep_choice import print_nothing_to_do
 from experiments.cli.sweep_options import Options, in_own_record
 from experiments.results import csv_record
 from experiments.sweep import main
-from tests.support import tiny_study
+from tests.support import sweeps, tiny_study
 from tests.support.sweeps import finished_at
-from tests.support.sweeps import sweep as any_sweep
 
-sweep = partial(any_sweep, ray=False)
+
+def sweep(mlruns: Path, *words: str) -> str:
+    """Run a sweep of the study `healthy` without Ray; return what it printed."""
+    done = sweeps.sweep(mlruns, "healthy", *words, ray=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def record_of(mlruns: Path) -> dict[str, bytes]:
@@ -29,7 +33,7 @@ def keys_of(mlruns: Path) -> set[str]:
 def test_runs_apart_have_folders_of_their_own() -> None:
     plain = Options(mlruns=Path("m"), store=Path("s"), shared="s3://bucket/x/")
     assert in_own_record(plain) == plain
-    short = in_own_record(Options(mlruns=Path("m"), store=Path("s"), shared="s3://bucket/x/", max_steps=3))
+    short = in_own_record(replace(plain, max_steps=3))
     assert (short.mlruns, short.store, short.shared) == (Path("m/trial"), Path("s/trial"), "s3://bucket/x/trial")
     fresh = in_own_record(Options(mlruns=Path("m"), fresh=True))
     assert (fresh.mlruns, fresh.store, fresh.shared) == (Path("m/fresh"), None, "")
@@ -62,29 +66,26 @@ def test_a_dry_run_says_what_is_chosen(tmp_path: Path, capsys: pytest.CaptureFix
 def test_parts_enter_the_record_and_what_is_short_or_fresh_does_not(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
     words = ("--rows", "b", "--seeds", "2")
-    done = sweep(mlruns, "healthy", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    sweep(mlruns, *words)
     assert tiny_study.run(seed=2).key in keys_of(mlruns)
     assert len(keys_of(mlruns)) == 2
     before, trained = record_of(mlruns), finished_at(mlruns)
 
-    again = sweep(mlruns, "healthy", *words)
-    assert f"nothing to do: all 2 runs are in the record, {mlruns}" in again.stdout
-    assert re.search(r"│ b +│ \d\d\.\d\d ± \d+\.\d\d │     2 │ ", again.stdout)
-    assert "--rows b --seeds 2 --fresh" in again.stdout
+    again = sweep(mlruns, *words)
+    assert f"nothing to do: all 2 runs are in the record, {mlruns}" in again
+    assert re.search(r"│ b +│ \d\d\.\d\d ± \d+\.\d\d │     2 │ ", again)
+    assert "--rows b --seeds 2 --fresh" in again
 
-    short = sweep(mlruns, "healthy", "--rows", "b", "--max-steps", "6", "--corpus-lines", "160")
-    assert short.returncode == 0, short.stdout + short.stderr
-    assert f"runs cut short have a record of their own, {mlruns / 'trial'}" in short.stdout
+    short = sweep(mlruns, "--rows", "b", "--max-steps", "6", "--corpus-lines", "160")
+    assert f"runs cut short have a record of their own, {mlruns / 'trial'}" in short
     assert not keys_of(mlruns / "trial") & keys_of(mlruns)
     curves = csv_record.read_curves("tiny", mlruns / "trial")
     assert curves["step"].max() == 8  # the sixth, in a mean over four
 
-    fresh = sweep(mlruns, "healthy", *words, "--fresh")
-    assert fresh.returncode == 0, fresh.stdout + fresh.stderr
-    assert f"fresh: trained although recorded in {mlruns}, which does not change" in fresh.stdout
+    fresh = sweep(mlruns, *words, "--fresh")
+    assert f"fresh: trained although recorded in {mlruns}, which does not change" in fresh
     assert keys_of(mlruns / "fresh") == keys_of(mlruns)
-    (line,) = [line for line in fresh.stdout.splitlines() if line.startswith("│ b ")]
+    (line,) = [line for line in fresh.splitlines() if line.startswith("│ b ")]
     cells = [cell.strip() for cell in line.split("│")[1:-1]]
     assert cells[1:3] == cells[3:5]  # the same bits on the same machine
     assert (record_of(mlruns), finished_at(mlruns)) == (before, trained)

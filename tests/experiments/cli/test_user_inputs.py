@@ -5,7 +5,6 @@ import re
 import shutil
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tyro
@@ -22,22 +21,26 @@ from cse_core.models.pretrained import ASSETS, encoder_hash
 from cse_core.run import Pretrained, Run
 from experiments import run as run_command
 from experiments.cli.user_inputs import encoder_size, pooling_text, read_encoder
-from experiments.run import build, build_all, make_plan, say_settings, untrained_scoring
+from experiments.run import build_all, make_plan, say_settings, untrained_scoring
 from experiments.schema.recipes import simcse_run
 from experiments.schema.scales import SCALES, scale_for
 from experiments.storage.needed_inputs import weight_bytes
+from tests.experiments.cli.run_words import built, parsed
 from tests.support.families import change, plain_folder
 
 
-def parsed(*arguments: str) -> Any:
-    return tyro.cli(run_command.options_for(arguments[0]), args=list(arguments[1:]))
+def pool_by_mean(folder: Path) -> None:
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
 
 
-def built(*arguments: str) -> Run:
-    return build(arguments[0], parsed(*arguments))
+def list_modules(folder: Path, **paths: str) -> None:
+    """Write the list of sentence-transformers' modules, given with their paths."""
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in paths.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
 
 
-def test_the_pooling_that_an_encoder_is_scored_by_is_said(tmp_path: Path) -> None:
+def test_the_pooling_of_an_encoder_is_printed_with_its_reason(tmp_path: Path) -> None:
     plain, other = plain_folder(tmp_path / "plain", "bert"), plain_folder(tmp_path / "other", "albert")
     none = "as its folder states none and its model type is"
     assert pooling_text(str(plain), None) == f"pooling: cls, {none} bert; --pooling gives another"
@@ -45,21 +48,16 @@ def test_the_pooling_that_an_encoder_is_scored_by_is_said(tmp_path: Path) -> Non
     assert pooling_text(str(plain), "mean") == "pooling: mean, by --pooling"
     change(other / "config.json", architectures=["AlbertForCausalLM"])
     assert pooling_text(str(other), None) == f"pooling: lasttoken, {none} albert"
-    (plain / "1_Pooling").mkdir()
-    (plain / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    pool_by_mean(plain)
     assert pooling_text(str(plain), None) == "pooling: mean, as its folder says"
-    modules = [{"type": f"sentence_transformers.models.{kind}", "path": ""} for kind in ("Transformer", "Dropout")]
-    (plain / "modules.json").write_text(json.dumps(modules))
+    list_modules(plain, Transformer="", Dropout="")
     assert pooling_text(str(plain), None).startswith("vectors: those of sentence-transformers, as its modules are sent")
 
 
-def test_an_older_folder_has_its_transformer_within(tmp_path: Path) -> None:
+def test_an_older_folder_of_sentence_transformers_holds_its_encoder_in_a_subfolder(tmp_path: Path) -> None:
     plain_folder(tmp_path / "old/0_Transformer", "bert")
-    (tmp_path / "old/1_Pooling").mkdir()
-    (tmp_path / "old/1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    kinds = {"Transformer": "0_Transformer", "Pooling": "1_Pooling"}
-    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in kinds.items()]
-    (tmp_path / "old/modules.json").write_text(json.dumps(modules))
+    pool_by_mean(tmp_path / "old")
+    list_modules(tmp_path / "old", Transformer="0_Transformer", Pooling="1_Pooling")
     assert encoder_size(str(tmp_path / "old")) == (2, 32)
     assert weight_bytes(read_encoder(str(tmp_path / "old"))) > 1_000_000
 
@@ -77,7 +75,7 @@ def write_pairs(path: Path, count: int = 60, header: bool = False) -> Path:
     return path
 
 
-def test_a_corpus_of_ones_own_is_trained_on_by_all_runs_that_are_needed(texts: Path) -> None:
+def test_all_needed_runs_train_on_a_users_corpus(texts: Path) -> None:
     run = built("rankcse", "--corpus", str(texts))
     assert (run.corpus.lines, run.corpus.name) == (200, str(texts))
     assert [nested.corpus for nested in run.nested()] == [run.corpus] * 2
@@ -97,9 +95,8 @@ def test_a_corpus_of_ones_own_is_trained_on_by_all_runs_that_are_needed(texts: P
 def test_a_corpus_of_several_columns_is_for_methods_that_take_them(tmp_path: Path) -> None:
     path = tmp_path / "nli.csv"
     path.write_text("sent0,sent1,hard_neg\n" + "".join(f'"{text}",yes,no\n' for text in sentences(80)))
-    with pytest.raises(
-        ValueError, match=r"method esimcse: expected sentences in one column, got sent0, sent1, hard_neg"
-    ):
+    refusal = "method esimcse: expected sentences in one column, got sent0, sent1, hard_neg"
+    with pytest.raises(ValueError, match=refusal):
         built("esimcse", "--corpus", str(path))
     one = built("esimcse", "--corpus", str(path), "--columns", "sent0").corpus
     plain = path.with_suffix(".txt")
@@ -121,7 +118,7 @@ def test_columns_of_pairs_are_named(tmp_path: Path) -> None:
         make_plan(parsed("simcse", "--pair-columns", "b", "c", "d"))
 
 
-def test_another_config_or_tokenizer_of_ones_own_backbone_is_another_run(tmp_path: Path) -> None:
+def test_a_users_backbone_with_another_config_or_tokenizer_is_another_run(tmp_path: Path) -> None:
     mine = shutil.copytree(ASSETS / "wiki-tiny", tmp_path / "mine")
     keys = [built("simcse", "--backbone", "wiki-tiny").key, built("simcse", "--backbone", str(mine)).key]
     assert keys[0] == keys[1]  # known by its content
@@ -130,13 +127,12 @@ def test_another_config_or_tokenizer_of_ones_own_backbone_is_another_run(tmp_pat
         ("config.json", "hidden_act", "relu"),
         ("tokenizer_config.json", "model_max_length", 7),
     ):
-        content = json.loads((mine / file).read_text())
-        (mine / file).write_text(json.dumps(content | {name: value}))
+        change(mine / file, **{name: value})
         keys.append(built("simcse", "--backbone", str(mine)).key)
     assert len(set(keys)) == 4
 
 
-def test_a_backbone_of_ones_own_has_its_pooling_unless_another_is_given(tmp_path: Path) -> None:
+def test_a_users_backbone_has_its_own_pooling_unless_another_is_given(tmp_path: Path) -> None:
     Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mine")
     run = built("rankcse", "--backbone", str(tmp_path / "mine"))
     assert run.backbone == Pretrained(str(tmp_path / "mine"), encoder_hash(tmp_path / "mine"))
@@ -178,12 +174,12 @@ def test_a_teachers_scorer_enters_the_key() -> None:
         (("--teachers", "nowhere:1"), "'nowhere'"),
     ],
 )
-def test_inputs_that_can_not_be_used_are_refused(arguments: tuple[str, ...], message: str) -> None:
+def test_unusable_inputs_are_refused(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises((ValueError, OSError), match=re.escape(message)):
         built("rankcse", *arguments)
 
 
-def test_one_seed_or_several() -> None:
+def test_a_run_has_one_seed_or_several() -> None:
     runs = build_all("simcse", parsed("simcse", "--seeds", "3", "1", "3"))
     assert [run.seed for run in runs] == [3, 1]
     assert runs[1].key == built("simcse", "--seed", "1").key
@@ -212,7 +208,7 @@ def test_tasks_and_rules_are_checked_before_anything_is_trained(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_ones_own_everything_is_trained_on_two_seeds_scored_and_logged(
+def test_a_run_with_a_users_own_inputs_is_trained_on_two_seeds_scored_and_logged(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CSE_DATA", raising=False)  # no data but the user's
@@ -231,7 +227,7 @@ def test_ones_own_everything_is_trained_on_two_seeds_scored_and_logged(
         for cell in result["cells"]
         if (cell["select"], cell["metric"]) == (rule, "spearman.all")
     }
-    # The checkpoint was chosen on the very pairs that it is scored on here: both numbers are one.
+    # The checkpoint was chosen on the pairs that it is scored on here, so both numbers are equal.
     assert {result["seed"]: 100 * result["kept"][rule]["score"] for result in results} == pytest.approx(scores)
     shown = [*(scores[seed] for seed in (1, 2)), statistics.mean(scores.values()), statistics.stdev(scores.values())]
     name = own_pairs.add(own)
@@ -250,10 +246,9 @@ def encoder(folder: Path, layers: int, width: int) -> str:
     config = json.loads((ASSETS / "wiki-tiny" / "config.json").read_text())
     size = {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": 2, "intermediate_size": 2}
     BertModel(BertConfig(**(config | size))).save_pretrained(folder)
-    for path in (ASSETS / "wiki-tiny").glob("*tok*"):
-        shutil.copy(path, folder)
-    for path in (ASSETS / "wiki-tiny").glob("vocab*"):
-        shutil.copy(path, folder)
+    for pattern in ("*tok*", "vocab*"):
+        for path in (ASSETS / "wiki-tiny").glob(pattern):
+            shutil.copy(path, folder)
     return str(folder)
 
 
@@ -288,7 +283,7 @@ def test_an_encoder_has_the_settings_of_the_nearest_one(layers: int, width: int,
 
 
 @pytest.mark.slow
-def test_a_deep_encoder_of_ones_own_is_trained_as_its_size_asks_unless_told_otherwise(
+def test_a_users_deep_encoder_has_the_settings_of_its_size_unless_others_are_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deep = encoder(tmp_path / "deep", 12, 192)
@@ -300,19 +295,21 @@ def test_a_deep_encoder_of_ones_own_is_trained_as_its_size_asks_unless_told_othe
     line = "settings of BERT-base: learning rate 3e-05, dropout 0.1, because the encoder has 12 layers of 192"
     assert line in capsys.readouterr().out
     assert built("simcse", "--backbone", deep, "--learning-rate", "1e-4").learning_rate == 1e-4
-    small = ("--backbone", deep, "--scale", "small")
-    assert (built("simcse", *small).learning_rate, built("simcse", *small).dropout) == (3e-4, 0.3)
-    say_settings(built("simcse", *small), parsed("simcse", *small))
+    words = ("simcse", "--backbone", deep, "--scale", "small")
+    small = built(*words)
+    assert (small.learning_rate, small.dropout) == (3e-4, 0.3)
+    say_settings(small, parsed(*words))
     say_settings(built("simcse"), parsed("simcse"))
     assert capsys.readouterr().out == ""
-    flat = encoder(tmp_path / "flat", 2, 64)
-    assert built("simcse", "--backbone", flat).learning_rate == 3e-4
-    say_settings(built("simcse", "--backbone", flat), parsed("simcse", "--backbone", flat))
+    words = ("simcse", "--backbone", encoder(tmp_path / "flat", 2, 64))
+    flat = built(*words)
+    assert flat.learning_rate == 3e-4
+    say_settings(flat, parsed(*words))
     assert "settings of scale small: learning rate 0.0003" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("method", ["rankcse", "rankencoder", "dclr", "l2pcsr", "mlm", "consert", "ct", "simcse"])
-def test_a_try_is_short_in_all_runs_that_it_needs(method: str) -> None:
+def test_a_run_cut_short_needs_only_runs_that_are_cut_short(method: str) -> None:
     run = built(method, "--max-steps", "20", "--corpus-lines", "512")
     for each in (run, *run.required_checkpoints()):
         assert each.max_steps == 20
@@ -357,18 +354,18 @@ def test_a_try_is_short_in_all_runs_that_it_needs(method: str) -> None:
         (("dclr", "--complement", "simcs"), "unknown method 'simcs' (did you mean simcse"),
     ],
 )
-def test_settings_that_can_not_work_are_refused_by_option_and_likely_value(
+def test_impossible_settings_are_refused_with_their_option_and_a_likely_value(
     texts: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(message.format(texts))):
         built(*arguments, "--corpus", str(texts))
 
 
-def test_fewer_sentences_than_a_ranking_has_by_default_are_enough_if_the_option_says_so(texts: Path) -> None:
+def test_a_ranking_of_fewer_sentences_is_possible_by_option(texts: Path) -> None:
     assert built("rankencoder", "--corpus", str(texts), "--corpus-size", "150").method.corpus_size == 150  # ty: ignore[missing-attribute]
 
 
-def test_an_encoder_is_scored_untrained_by_the_pooling_that_is_trained() -> None:
+def test_an_untrained_encoder_is_scored_with_the_pooling_of_its_training() -> None:
     plan = make_plan(parsed("simcse", "--evaluate", "synthetic"))
 
     def scorer(*arguments: str) -> str:
@@ -382,8 +379,7 @@ def test_an_encoder_is_scored_untrained_by_the_pooling_that_is_trained() -> None
 
 
 def test_a_model_without_a_size_is_refused(tmp_path: Path) -> None:
-    for path in (ASSETS / "wiki-tiny").iterdir():
-        shutil.copy(path, tmp_path)
+    shutil.copytree(ASSETS / "wiki-tiny", tmp_path, dirs_exist_ok=True)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip"}))
     with pytest.raises(ValueError, match="has no attribute 'num_hidden_layers'; expected an encoder of texts"):
         encoder_size(str(tmp_path))
