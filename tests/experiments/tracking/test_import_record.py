@@ -1,4 +1,4 @@
-"""MLflow is filled from the record: every recorded run of a study, once, with what the record has of it."""
+"""An import logs every recorded run of a study once in MLflow, with its recorded scores and curves."""
 
 import json
 import os
@@ -29,6 +29,7 @@ from tests.support.tracked_job import points_of
 
 STUDY = "rankcse-table1"
 KEPT = "stsb_dev"
+COMMAND = [sys.executable, str(ROOT / "experiments" / "import_record.py")]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def filled(studies: list[Study], tracker: Tracker) -> tuple[set[str], int]:
 
 
 @pytest.mark.slow
-def test_an_import_has_what_the_csv_files_have_and_a_second_one_adds_nothing(
+def test_an_import_logs_what_the_csv_files_have_and_a_second_one_adds_nothing(
     tracker: Tracker, studies: list[Study]
 ) -> None:
     keys, lacking = filled(studies, tracker)
@@ -76,9 +77,7 @@ def test_an_import_has_what_the_csv_files_have_and_a_second_one_adds_nothing(
 
 
 @pytest.mark.slow
-def test_runs_that_are_written_at_once_are_those_that_mlflows_client_writes(
-    studies: list[Study], tmp_path: Path
-) -> None:
+def test_runs_written_at_once_equal_those_that_mlflows_client_writes(studies: list[Study], tmp_path: Path) -> None:
     trackers = [Tracker(tmp_path / name) for name in ("one", "other")]
     contents = [
         (run_content(result), f"command {i}") for i, result in enumerate(recorded_results(studies, csv_record.MLRUNS))
@@ -89,8 +88,9 @@ def test_runs_that_are_written_at_once_are_those_that_mlflows_client_writes(
         trackers[1].write(content, command=command)
     one, other = (tracker.runs("small") for tracker in trackers)
     assert one.keys() == other.keys() == {content.key for content, _ in contents}
+    ids = {run.info.run_id: key for runs in (one, other) for key, run in runs.items()}
     for key, run in one.items():
-        expected, ids = other[key], {run.info.run_id: key for each in (one, other) for key, run in each.items()}
+        expected = other[key]
         assert _comparable(run, ids) == _comparable(expected, ids)
         for name in run.data.metrics:
             assert points_of(trackers[0], run.info.run_id, name) == points_of(trackers[1], expected.info.run_id, name)
@@ -102,7 +102,7 @@ def test_runs_that_are_written_at_once_are_those_that_mlflows_client_writes(
 
 
 def _comparable(run: Any, ids: Mapping[str, str]) -> dict[str, Any]:
-    """All that MLflow has of a run, with keys in place of its own ids, without times."""
+    """All that MLflow has of a run except times, with keys in place of MLflow's ids."""
     tags = {name: re.sub("[0-9a-f]{32}", lambda found: ids[found[0]], text) for name, text in run.data.tags.items()}
     about = {name: getattr(run.info, name) for name in ("status", "run_name", "user_id", "lifecycle_stage")}
     inputs = [(i.dataset.name, i.dataset.digest, i.dataset.source, i.tags) for i in run.inputs.dataset_inputs]
@@ -157,8 +157,7 @@ def test_every_scale_of_a_record_is_imported() -> None:
 
 @pytest.mark.slow
 def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
-    given = [sys.executable, str(ROOT / "experiments" / "import_record.py"), "--mlruns", str(tmp_path)]
-    done = forked.run(given)
+    done = forked.run([*COMMAND, "--mlruns", str(tmp_path)])
     assert done.returncode == 1
     assert f"error: {tmp_path}: no runs to import" in done.stderr
 
@@ -177,10 +176,8 @@ def a_tenth(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_record_is_imported_once_with_a_progress_bar(a_tenth: Path, tmp_path: Path) -> None:
-    given = [sys.executable, str(ROOT / "experiments" / "import_record.py")]
-    given += ["--mlruns", str(tmp_path), "--record", str(a_tenth)]
     for expected in (r"small: (\d+) of \1 runs logged", r"small: 0 of (\d+) runs logged"):
-        done = forked.run(given)
+        done = forked.run([*COMMAND, "--mlruns", str(tmp_path), "--record", str(a_tenth)])
         assert done.returncode == 0, done.stderr
         found = re.search(expected, " ".join(done.stdout.split()))
         assert found, done.stdout

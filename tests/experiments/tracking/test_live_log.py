@@ -1,9 +1,10 @@
-"""Curves arrive while a run trains; MLflow costs training nothing, and what it missed is there in the end, once."""
+"""Curves arrive while a run trains. MLflow never delays training, and in the end it has every point once."""
 
 import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ def begun(key: str) -> RunContent:
     return run_content(describe(JOB))
 
 
-def whole_once(tracker: Tracker) -> str:
-    """The id of the one run, which has every point of the result once."""
+def id_of_whole_run(tracker: Tracker) -> str:
+    """The id of the only run; asserts that it has every point of its curves once."""
     (run,) = tracker.client.search_runs([tracker.experiment("tiny")])
     assert run.info.status == "FINISHED"
     for name in ("Curves/loss", "Curves/loss contrastive", "Curves/synthetic_dev"):
@@ -57,10 +58,10 @@ def test_curves_are_there_while_a_run_trains(tracker: Tracker, tmp_path: Path, m
     assert during.keys() == {4, 8, 12, 16}
     live.finish(JOB.key)
     live.close()
-    assert during.items() <= points_of(tracker, whole_once(tracker), "Curves/loss contrastive").items()
+    assert during.items() <= points_of(tracker, id_of_whole_run(tracker), "Curves/loss contrastive").items()
 
 
-def test_a_run_that_resumes_sends_its_points_again_and_none_is_there_twice(tracker: Tracker, store: Path) -> None:
+def test_a_run_that_resumes_sends_its_points_again_and_mlflow_has_each_once(tracker: Tracker, store: Path) -> None:
     history = History(steps=20, curves={"loss": [(step, 1 / step) for step in range(1, 13)]})
     for end in (8, 12):  # the second time in a new driver
         live = LiveLog(tracker, store, begun)
@@ -84,8 +85,7 @@ def test_points_take_a_hundredth_of_the_time(tracker: Tracker, store: Path, monk
 
     monkeypatch.setattr(tracker, "add_points", slow)
     live = LiveLog(tracker, store, begun)
-    end = time.monotonic() + 3
-    step = 0
+    end, step = time.monotonic() + 3, 0
     while time.monotonic() < end:
         step += 4
         asked = time.monotonic()
@@ -97,21 +97,19 @@ def test_points_take_a_hundredth_of_the_time(tracker: Tracker, store: Path, monk
     assert sum(calls) == step // 4  # in one batch
 
 
-def test_a_server_that_is_killed_holds_nothing_up_and_has_all_when_it_is_back(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_server_delays_nothing_and_has_all_points_when_it_is_back(
+    store: Path, result: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setattr(live_log, "POINTS_SHARE", 1.0)
-    shutil.copytree(store, tmp_path / "store")
     tracker = Tracker(tmp_path)
-    live = LiveLog(tracker, tmp_path / "store", begun)
-    content = run_content(describe(JOB) | {"curves": {}})
-    points = [(name, step, value) for (name, step), value in whole(store).points.items()]
+    live = LiveLog(tracker, shutil.copytree(store, tmp_path / "store"), begun)
+    points = [(name, step, value) for (name, step), value in run_content(result).points.items()]
     with mlflow_server(tmp_path / "server", port):
         live.add_points(JOB.key, [point for point in points if point[1] <= 8])
-        until(lambda: tracker.runs("tiny").get(content.key))
-        run_id = tracker.runs("tiny")[content.key].info.run_id
+        until(lambda: tracker.runs("tiny").get(JOB.key))
+        run_id = tracker.runs("tiny")[JOB.key].info.run_id
         until(lambda: "Curves/loss" in tracker.client.get_run(run_id).data.metrics)
     started = time.monotonic()
     live.add_points(JOB.key, points)
@@ -125,13 +123,5 @@ def test_a_server_that_is_killed_holds_nothing_up_and_has_all_when_it_is_back(
         live.finish(JOB.key)
         live.close()
         assert live.unlogged == {}
-        whole_once(tracker)
+        id_of_whole_run(tracker)
     assert threading.active_count() < 20
-
-
-def whole(store: Path) -> RunContent:
-    from experiments.results.run_result import read_result
-
-    result = read_result(store / JOB.key)
-    assert result
-    return run_content(result)

@@ -1,4 +1,4 @@
-"""MLflow has a copy of each run's folder, once; its database is made whole or not at all."""
+"""MLflow has each run once with its files, and its database is made completely or not at all."""
 
 import hashlib
 import json
@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,30 +37,45 @@ from tests.support.tracked_job import JOB, points_of
 pytestmark = pytest.mark.slow  # MLflow takes seconds to import and to make a database
 
 
-def test_keys_are_those_of_all_that_is_logged(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+def copied(store: Path, place: Path, key: str = JOB.key, **changes: object) -> Path:
+    """A copy of the run's folder, under another key if one is given, whose result has changes."""
+    copy = shutil.copytree(store / JOB.key, place / key)
+    result = json.loads((copy / "result.json").read_text())
+    (copy / "result.json").write_text(json.dumps(result | {"key": key} | changes))
+    return copy
+
+
+def run_ids(tracker: Tracker) -> list[str]:
+    """The ids of the runs at scale tiny."""
+    return [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])]
+
+
+def untrained(*tasks: str, encoder: Pretrained = tiny_study.run().backbone) -> Job:  # noqa: B008 - frozen
+    return Job(encoder, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("one",))
+
+
+def test_a_tracker_knows_the_keys_of_all_logged_runs(tracker: Tracker, store: Path, tmp_path: Path) -> None:
     assert tracker.keys() == set()
-    own = tmp_path / "0123456789ab"
-    shutil.copytree(store / JOB.key, own)
-    result = json.loads((own / "result.json").read_text())
-    (own / "result.json").write_text(json.dumps(result | {"studies": [], "key": own.name}))
+    own = copied(store, tmp_path, "0123456789ab", studies=[])
     for folder in (store / JOB.key, own):
         tracker.log(folder)
     assert tracker.keys() == {JOB.key, own.name}
 
 
-def test_a_torn_result_is_scored_again(store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shutil.copytree(store / JOB.key, tmp_path / JOB.key)
-    torn = tmp_path / JOB.key / "result.json"
-    expected = json.loads(torn.read_text())["cells"]
+def test_a_run_with_a_torn_result_is_scored_again(
+    store: Path, result: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    torn = copied(store, tmp_path) / "result.json"
     torn.write_text(torn.read_text()[:100])
-    assert execute(JOB, ExecutionSettings(tmp_path))["cells"] == expected
+    assert execute(JOB, ExecutionSettings(tmp_path))["cells"] == result["cells"]
     assert f"{torn} can't be read" in caplog.text
 
 
-def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, store: Path) -> None:
+def test_a_run_is_logged_with_everything_that_explains_it(
+    tracker: Tracker, store: Path, result: dict[str, Any]
+) -> None:
     run_id = tracker.log(store / JOB.key)
     run = tracker.client.get_run(run_id)
-    result = json.loads((store / JOB.key / "result.json").read_text())
     assert run.info.run_name == "Net -cons s42 one"
     assert run.info.status == "FINISHED"
     assert run.data.params["learning_rate"] == "0.0003"
@@ -91,12 +107,11 @@ def test_a_run_is_logged_with_everything_that_explains_it(tracker: Tracker, stor
     assert "model_card.md" in artifacts
 
 
-def test_what_a_run_read_is_an_input_with_its_hash(tracker: Tracker, store: Path, tmp_path: Path) -> None:
-    copy = tmp_path / JOB.key
-    shutil.copytree(store / JOB.key, copy)
-    result = json.loads((copy / "result.json").read_text())
+def test_what_a_run_read_is_an_input_with_its_hash(
+    tracker: Tracker, store: Path, result: dict[str, Any], tmp_path: Path
+) -> None:
     files = {"STS/STSBenchmark/sts-dev.csv": "a" * 64, "MR/rt-polarity.pos": "b" * 64, "MR/rt-polarity.neg": "c" * 64}
-    (copy / "result.json").write_text(json.dumps(result | {"data": result["data"] | files}))
+    copy = copied(store, tmp_path, data=result["data"] | files)
     tracker.log(copy)
     run = tracker.client.get_run(tracker.log(copy))
     assert run.inputs
@@ -138,23 +153,13 @@ def test_each_scale_has_an_experiment_which_says_how_to_compare(tracker: Tracker
     assert tracker.keys() == set()
 
 
-def changed(store: Path, tmp_path: Path, **other: object) -> Path:
-    """The run's folder with another result."""
-    copy = tmp_path / JOB.key
-    shutil.copytree(store / JOB.key, copy, dirs_exist_ok=True)
-    result = json.loads((store / JOB.key / "result.json").read_text())
-    (copy / "result.json").write_text(json.dumps(result | other))
-    return copy
-
-
 def test_logging_twice_changes_nothing_and_other_scores_replace_the_run(
-    tracker: Tracker, store: Path, tmp_path: Path
+    tracker: Tracker, store: Path, result: dict[str, Any], tmp_path: Path
 ) -> None:
     first = tracker.log(store / JOB.key)
     assert tracker.log(store / JOB.key) == first
-    cells = json.loads((store / JOB.key / "result.json").read_text())["cells"]
-    more = cells[0] | {"metric": "spearman.all", "score": 0.5, "scorer": 'mask "{}" [MASK].'}
-    copy = changed(store, tmp_path, cells=[*cells, more], studies=["two"])
+    more = result["cells"][0] | {"metric": "spearman.all", "score": 0.5, "scorer": 'mask "{}" [MASK].'}
+    copy = copied(store, tmp_path, cells=[*result["cells"], more], studies=["two"])
     second = tracker.log(copy)
     assert second != first
     (run,) = tracker.client.search_runs([tracker.experiment("tiny")])
@@ -164,10 +169,12 @@ def test_logging_twice_changes_nothing_and_other_scores_replace_the_run(
     assert tracker.log(copy) == second
 
 
-def test_a_study_that_has_a_logged_run_is_added_to_its_tag(tracker: Tracker, store: Path, tmp_path: Path) -> None:
+def test_another_study_of_a_logged_run_is_added_to_its_tag(
+    tracker: Tracker, store: Path, result: dict[str, Any], tmp_path: Path
+) -> None:
     first = tracker.log(store / JOB.key)
-    copy = changed(store, tmp_path, studies=["two"])
-    content = run_content(json.loads((copy / "result.json").read_text()))
+    copy = copied(store, tmp_path, studies=["two"])
+    content = run_content(result | {"studies": ["two"]})
     assert tracker.missing([content]) == [content]
     assert tracker.log(copy) == first
     assert tracker.missing([content]) == []
@@ -176,12 +183,13 @@ def test_a_study_that_has_a_logged_run_is_added_to_its_tag(tracker: Tracker, sto
     assert not tracker.client.search_runs([tracker.experiment("tiny")], FILTER.format("tw"))
 
 
-def test_what_the_record_has_is_logged_not_what_the_folder_has(tracker: Tracker, store: Path, tmp_path: Path) -> None:
-    """A run that was trained again, on another kind of processor, keeps its first scores."""
-    first = json.loads((store / JOB.key / "result.json").read_text())
-    csv_record.merge_lines("tiny", tracker.mlruns, [first])
+def test_the_recorded_scores_of_a_run_are_logged_not_those_in_its_folder(
+    tracker: Tracker, store: Path, result: dict[str, Any], tmp_path: Path
+) -> None:
+    """A run that was trained again on another kind of processor keeps its first scores."""
+    csv_record.merge_lines("tiny", tracker.mlruns, [result])
     run_id = tracker.log(store / JOB.key)
-    copy = changed(store, tmp_path, cells=[cell | {"score": cell["score"] + 1e-9} for cell in first["cells"]])
+    copy = copied(store, tmp_path, cells=[cell | {"score": cell["score"] + 1e-9} for cell in result["cells"]])
     assert tracker.log(copy) == run_id
 
 
@@ -192,14 +200,14 @@ def test_a_run_in_progress_is_replaced_by_the_finished_one(tracker: Tracker, sto
     tracker.end(begun, "KILLED")
     again = tracker.begin(run_content(describe(JOB)))
     assert again != begun
-    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [again]
+    assert run_ids(tracker) == [again]
     whole = tracker.log(store / JOB.key)
-    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [whole]
+    assert run_ids(tracker) == [whole]
     assert 0.123 not in points_of(tracker, whole, "Curves/loss").values()
     assert tracker.begin(run_content(describe(JOB))) == ""  # finished: trained again only for its weights
 
 
-def test_an_experiment_that_was_deleted_is_restored(tracker: Tracker, store: Path) -> None:
+def test_a_deleted_experiment_is_restored(tracker: Tracker, store: Path) -> None:
     run_id = tracker.log(store / JOB.key)
     tracker.client.delete_experiment(tracker.experiment("tiny"))
     again = Tracker(tracker.mlruns)
@@ -208,9 +216,9 @@ def test_an_experiment_that_was_deleted_is_restored(tracker: Tracker, store: Pat
 
 
 def test_a_kill_while_a_run_is_written_leaves_one_that_does_not_count(
-    tracker: Tracker, store: Path, monkeypatch: pytest.MonkeyPatch
+    tracker: Tracker, store: Path, result: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = run_content(json.loads((store / JOB.key / "result.json").read_text()))
+    content = run_content(result)
     with monkeypatch.context() as killed:
         killed.setattr(tracker.client, "set_terminated", None)  # the last call
         with pytest.raises(TypeError):
@@ -218,13 +226,13 @@ def test_a_kill_while_a_run_is_written_leaves_one_that_does_not_count(
     assert tracker.missing([content]) == [content]
     whole = tracker.log(store / JOB.key)
     assert tracker.missing([content]) == []
-    assert [run.info.run_id for run in tracker.client.search_runs([tracker.experiment("tiny")])] == [whole]
+    assert run_ids(tracker) == [whole]
 
 
 def test_a_run_made_by_hand_is_logged_in_an_experiment_of_its_own(
     tracker: Tracker, store: Path, tmp_path: Path
 ) -> None:
-    own = changed(store, tmp_path, studies=[])
+    own = copied(store, tmp_path, studies=[])
     assert tracker.log(own) != tracker.log(store / JOB.key)
     assert tracker.runs("own").keys() == tracker.runs("tiny").keys() == {JOB.key}
 
@@ -264,7 +272,7 @@ def making(mlruns: Path) -> forked.Forked:
 
 
 def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
-    """Four moments, from the first file on."""
+    """The process is killed when the first file is there, and 1.2, 2.4 and 3.6 seconds later."""
     for moment in range(4):
         mlruns = tmp_path / str(moment)
         process = making(mlruns)
@@ -342,30 +350,29 @@ def test_a_server_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not (tmp_path / "mlruns" / "mlflow.db").exists()
 
 
-def test_scores_are_added_to_a_finished_run_without_training_it_again(store: Path, tmp_path: Path) -> None:
-    place = ExecutionSettings(tmp_path / "store")
-    shutil.copytree(store, place.store)
+def test_scores_are_added_to_a_finished_run_without_training_it_again(
+    store: Path, result: dict[str, Any], tmp_path: Path
+) -> None:
+    place = ExecutionSettings(shutil.copytree(store, tmp_path / "store"))
 
     def never(step: int, history: object) -> None:
         raise AssertionError("trained again")
 
     more = replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("synthetic", "synthetic_dev")),), studies=("two",))
-    old = json.loads((store / JOB.key / "result.json").read_text())
     new = execute(more, place, on_step=never)
-    assert new["cells"][: len(old["cells"])] == old["cells"]
+    assert new["cells"][: len(result["cells"])] == result["cells"]
     assert {(c["scorer"], c["task"]) for c in new["cells"]} == {
         ("cosine", "synthetic"),
         ("cosine mean", "synthetic"),
         ("cosine mean", "synthetic_dev"),
     }
     assert new["studies"] == ["one", "two"]
-    assert new["finished"] == old["finished"]
+    assert new["finished"] == result["finished"]
     assert (place.store / JOB.key / "pair_scores" / "last cosine mean.npz").is_file()
 
 
 def test_a_run_is_described_by_what_it_was_trained_with(store: Path, tmp_path: Path) -> None:
-    place = ExecutionSettings(tmp_path / "store", threads=2)
-    shutil.copytree(store, place.store)
+    place = ExecutionSettings(shutil.copytree(store, tmp_path / "store"), threads=2)
     later = execute(replace(JOB, scorings=(Scoring("last", Cosine("mean"), ("phrases",)),)), place)
     assert later["environment"]["threads"] == "1"
 
@@ -377,15 +384,14 @@ def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
         return {task: PairScores(np.ones(len(first))) for task, (first, _) in tasks.items()}
 
     monkeypatch.setattr(Cosine, "pair_scores", equal)
-    tasks = ("synthetic", "phrases")
-    job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), tasks),), ("one",))
+    job = untrained("synthetic", "phrases")
     with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its") as failure:
         execute(job, ExecutionSettings(tmp_path))
     assert str(pickle.loads(pickle.dumps(failure.value))) == str(failure.value)  # a worker's error travels
     kept = json.loads((tmp_path / job.key / "result.json").read_text())
     assert [cell["task"] for cell in kept["cells"]] == ["phrases"]
     monkeypatch.undo()
-    assert {cell["task"] for cell in execute(job, ExecutionSettings(tmp_path))["cells"]} == set(tasks)
+    assert {cell["task"] for cell in execute(job, ExecutionSettings(tmp_path))["cells"]} == {"synthetic", "phrases"}
 
 
 def test_what_earlier_scores_came_from_stays_logged(tmp_path: Path, real_data: Path) -> None:
@@ -403,14 +409,12 @@ def test_what_earlier_scores_came_from_stays_logged(tmp_path: Path, real_data: P
 
 def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> None:
     pinned = Pretrained("wiki-tiny", "0" * 64)
-    job = Job(pinned, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
     with pytest.raises(ValueError, match="backbone wiki-tiny: content e22f4fc2dee1, expected 000000000000"):
-        execute(job, ExecutionSettings(tmp_path))
+        execute(untrained("synthetic", encoder=pinned), ExecutionSettings(tmp_path))
 
 
 def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
-    job = Job(tiny_study.run().backbone, "tiny", "untrained", (Scoring(AS_IS, Cosine(), ("synthetic",)),), ("one",))
-    result = execute(job, ExecutionSettings(tmp_path))
+    result = execute(untrained("synthetic"), ExecutionSettings(tmp_path))
     assert result["method"] == "none"
     assert result["seed"] == 0
     assert [c["step"] for c in result["cells"]] == [0] * 6

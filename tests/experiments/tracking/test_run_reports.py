@@ -1,4 +1,4 @@
-"""What a job reports while it is done."""
+"""A job reports its curves and its progress while it runs."""
 
 from pathlib import Path
 from typing import Any
