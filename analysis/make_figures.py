@@ -106,6 +106,14 @@ def make(studies: Sequence[Study], *, mlruns: Path = csv_record.MLRUNS, figures:
     return written
 
 
+def write(studies: Sequence[Study], mlruns: Path) -> list[Path]:
+    """Draw studies into the folder of the record's figures, and accept the files in its manifest; return the files."""
+    folder = csv_record.outputs(mlruns)
+    written = make(studies, mlruns=mlruns, figures=folder / "figures")
+    Manifest(folder).accept(written)
+    return written
+
+
 def stem_of(study: Study) -> str:
     """Return the file name of a study's figure, without suffix."""
     return f"{study.name}-curves" if study.view == TABLE else study.name
@@ -210,10 +218,10 @@ def main(
         if studies
         else studies_to_draw(catalogue.choose_studies(["all"], scale))
     )
-    written = make(chosen, mlruns=mlruns, figures=figures)
+    written = write(chosen, mlruns)
     if not studies:
         written += make_summaries(scale, mlruns=mlruns, figures=figures)
-    Manifest(figures.parent).accept(written)
+        Manifest(figures.parent).accept(written)
     summary = f"{counted(len(written), 'file')} made; a study without data has none"
     print("\n".join([*map(str, written), summary]))
     return 0

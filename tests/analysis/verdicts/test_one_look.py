@@ -8,12 +8,10 @@ import pytest
 import scipy
 
 from analysis.cells import Cell, Results
-from analysis.report.contrast_tables import contrasts_grid
-from analysis.report.formats import markdown
+from analysis.report.contrast_tables import contrast_lines, contrasts_grid
 from analysis.report.plan_tables import one_look_grid
 from analysis.verdicts.looks import study_verdicts
 from analysis.verdicts.plan import judge_stage
-from experiments.execution.sweep_report import _contrast_lines
 from experiments.schema.contrasts import EXPLORATORY, ONE_LOOK, Contrast
 from experiments.schema.hypotheses import beats, equals, varies_less
 from experiments.schema.study import Row, Study
@@ -142,7 +140,7 @@ def test_an_own_study_judges_what_it_declares_with_a_margin_and_estimates_the_re
     grid = contrasts_grid(found)
     assert grid.header[-2:] == ("margin", "verdict")
     assert [line[-2:] for line in grid.rows] == [("0.5", "better"), ("–", "–"), ("0.5", "equivalent"), ("–", "–")]
-    first, *_ = _contrast_lines(f"# A study\n\n| row |\n| --- |\n| up |\n\n## Contrasts\n\n{markdown(grid)}\n\nHow.\n")
+    first, *_ = contrast_lines(found)
     assert first == f"up − base: {grid.rows[0][3]} {grid.rows[0][4]}, 8 seeds: better"
     early = study_verdicts(stage(scores, study, *declared, missing=1))[0]
     assert (early.word, early.reason) == ("not run yet", "up: 7 of 8 seeds")
