@@ -3,10 +3,10 @@
 python analysis/make_figures.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("analysis.make_figures")
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -230,7 +230,3 @@ def main(
 def command() -> None:
     """Run the command line."""
     run_command(lambda: tyro.cli(main))
-
-
-if __name__ == "__main__":
-    command()

@@ -3,10 +3,10 @@
 python analysis/make_site.py [--out FOLDER]
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("analysis.make_site")
 
 import os
 import re
@@ -194,7 +194,3 @@ def main(*, out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = ROOT / "site
 def command() -> None:
     """Run the command line."""
     run_command(lambda: tyro.cli(main))
-
-
-if __name__ == "__main__":
-    command()

@@ -3,10 +3,10 @@
 python analysis/make_tables.py [study ...] [--scale small] [--check] [--mlruns FOLDER]
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("analysis.make_tables")
 
 import gc
 from collections.abc import Sequence
@@ -238,7 +238,3 @@ def _study_tex(study: Study, grids: Sequence[Grid], notes: Sequence[str], verdic
         caption = f"{study.source}, scale {study.scale.name}. {grid.title or study.question}"
         tables.append(formats.latex(grid, label=f"{study.name}-{study.scale.name}-{i}", caption=caption, notes=below))
     return "\n\n".join(tables) + "\n"
-
-
-if __name__ == "__main__":
-    command()

@@ -3,10 +3,10 @@
 python analysis/pair_bootstrap.py robustness [--claims R1 ...] [--scale small] [--data FOLDER] [--mlruns FOLDER]
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("analysis.pair_bootstrap")
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -219,5 +219,6 @@ def main(
         print(f"no checkpoint in {execution.store} of {'; '.join(dict.fromkeys(missing))}")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command line."""
     run_command(lambda: tyro.cli(main))

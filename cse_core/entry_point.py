@@ -44,10 +44,14 @@ def usage() -> str:
     )
 
 
-def end_on_interrupt() -> None:
-    """Make Ctrl-C during a command's imports print one line and exit; later the command itself says how to resume."""
+def run_script(module: str) -> None:
+    """Import a script as a module and run its command; Ctrl-C during the imports, which take a second, prints one line.
+
+    A script begins with this call, so nothing below it runs twice. Later its command itself says how to resume.
+    """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored, as under nohup
         signal.signal(signal.SIGINT, _end)
+    import_module(module).command()
 
 
 def raise_on_interrupt() -> None:
@@ -75,7 +79,6 @@ def main() -> None:
         sys.exit(2)
     elif name in COMMANDS:
         sys.argv = [f"cse {name}", *words]
-        end_on_interrupt()
-        import_module(COMMANDS[name][0]).command()
+        run_script(COMMANDS[name][0])
     else:
         sys.exit(f"error: {unknown('command', name, COMMANDS)}")

@@ -6,10 +6,10 @@
 The record does not change. The exit status is 1 if a run differs.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.audit")
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +69,3 @@ def main(options: Options) -> int:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

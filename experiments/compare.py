@@ -10,10 +10,10 @@ The first method is the baseline. No test score is read before all settings of a
 its own record in mlruns/comparisons/NAME, so the same command resumes it. docs/compare.md has an example.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.compare")
 
 import os
 import statistics
@@ -234,7 +234,3 @@ def main(options: Options) -> int:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

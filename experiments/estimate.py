@@ -4,10 +4,10 @@ python experiments/estimate.py all --scale paper --gpus 1 8 64 --price 2
 python experiments/estimate.py rankcse --scale paper --gpus 4 --gpus-per-run 0.25
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.estimate")
 
 import tyro
 
@@ -35,7 +35,3 @@ def main(asked: EstimateOptions) -> int:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(EstimateOptions)))
-
-
-if __name__ == "__main__":
-    command()

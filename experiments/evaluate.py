@@ -8,10 +8,10 @@ python experiments/evaluate.py wiki-tiny --tasks sts neighbours --corpus wiki_se
 Print a table, add the scores to own/results.csv next to MLflow's database, and log them to MLflow.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.evaluate")
 
 import time
 from collections.abc import Mapping, Sequence
@@ -165,7 +165,3 @@ def main(options: Options) -> None:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)), (ValueError, OSError, ImportError))
-
-
-if __name__ == "__main__":
-    command()

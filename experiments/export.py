@@ -5,10 +5,10 @@
 The folder opens in sentence-transformers and transformers too, if the pooling is cls or mean.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.export")
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +71,3 @@ def _no_checkpoint(folder: Path) -> str:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

@@ -5,10 +5,10 @@ folder or to the server MLFLOW_TRACKING_URI. A run in MLflow with the same score
 replaced.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.import_record")
 
 import subprocess
 from collections.abc import Mapping
@@ -130,7 +130,3 @@ def print_left_out(record: Path, imported: set[str]) -> None:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

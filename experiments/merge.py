@@ -8,10 +8,10 @@ If git stops in a merge because both sides added runs, keep your record and add 
     python experiments/merge.py ../theirs/mlruns && python analysis/make_tables.py && git add mlruns
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.merge")
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,3 @@ def main(options: Options) -> None:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

@@ -4,10 +4,10 @@ It lists everything that belongs to the runs, and asks before it removes anythin
 completes the removal.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.remove")
 
 import os
 import sys
@@ -133,7 +133,3 @@ def _print_rest(options: Options, traces: Traces) -> int:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

@@ -8,10 +8,10 @@
 The scores are printed and logged to MLflow, but not recorded: the record has the runs of studies only.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.run")
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -267,7 +267,3 @@ def print_next_steps(checkpoints: Sequence[Path], options: CommonOptions) -> Non
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(sys.argv[1:]), (ValueError, OSError, ArithmeticError))
-
-
-if __name__ == "__main__":
-    command()

@@ -5,10 +5,10 @@ python experiments/search.py simcse --trials 5 --minutes 10
 python experiments/search.py --list
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.search")
 
 import math
 from dataclasses import dataclass, replace
@@ -78,7 +78,3 @@ def main(options: Options) -> int:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

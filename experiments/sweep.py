@@ -10,10 +10,10 @@ A sweep trains and scores the runs of its studies that are not recorded yet, tea
 its state under its key, so the same command resumes after Ctrl-C, a kill or a lost worker.
 """
 
-if __name__ == "__main__":  # before the imports that take a second
-    from cse_core.entry_point import end_on_interrupt
+if __name__ == "__main__":
+    from cse_core.entry_point import run_script
 
-    end_on_interrupt()
+    run_script("experiments.sweep")
 
 import gc
 import os
@@ -148,7 +148,3 @@ def main(options: Options) -> int:
 def command() -> None:
     """Run the command line."""
     run_command(lambda: main(tyro.cli(Options)))
-
-
-if __name__ == "__main__":
-    command()

@@ -1,6 +1,7 @@
 """`cse` has the scripts as subcommands; its help fits a screen and comes at once."""
 
 import json
+import runpy
 import signal
 import subprocess
 import sys
@@ -70,8 +71,10 @@ def test_a_subcommand_is_its_script(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "argv", ["/bin/cse", name, "some words", "--x"])
     main()
     assert called == [([f"cse {name}", "some words", "--x"], f"cse {name} 'some words' --x")]
-    source = Path(module.__file__ or "").read_text()
-    assert source.endswith('\n\nif __name__ == "__main__":\n    command()\n')
+    called.clear()
+    monkeypatch.setattr(sys, "argv", [module.__file__, "some words", "--x"])
+    runpy.run_path(str(module.__file__), run_name="__main__")
+    assert [argv for argv, _ in called] == [[module.__file__, "some words", "--x"]]
 
 
 def test_every_command_of_the_folders_is_a_subcommand() -> None:
