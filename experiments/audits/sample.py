@@ -1,12 +1,12 @@
 """Choose the recorded runs to train again: by their keys, or at random."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cse_core.lookup import unknown
-from cse_core.run import Run
+from cse_core.run import Pretrained, Run
 from experiments.audits.agreement import Recorded, keys_elsewhere
 from experiments.execution.job import Job
 from experiments.execution.plan import jobs_of
@@ -62,11 +62,8 @@ def jobs_for(keys: Sequence[str], declared: Mapping[str, Job], recorded: Recorde
     return tuple(_recorded_part(declared[key], cells.get(key, set()), "" if key in keys else dev) for key in needed)
 
 
-def _with_nested(run: object) -> Iterator[Run]:
-    if isinstance(run, Run):
-        for nested in run.nested():
-            yield from _with_nested(nested)
-        yield run
+def _with_nested(encoder: Run | Pretrained) -> tuple[Run, ...]:
+    return (*encoder.required_checkpoints(), encoder) if isinstance(encoder, Run) else ()
 
 
 def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job:
