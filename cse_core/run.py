@@ -187,7 +187,8 @@ class Run:
 
     @cached_property
     def _nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
-        return tuple(dict.fromkeys(_runs_in(self.method, "last")))
+        found = parts_of(self.method, Run)
+        return tuple(dict.fromkeys((run, getattr(owner, "select", "last")) for run, owner in found))
 
     def required_checkpoints(self) -> dict["Run", tuple[str, ...]]:
         """Return all runs that must be trained before this one, including teachers' teachers, in order of training.
@@ -213,6 +214,21 @@ class Run:
         """Return the fields that differ from their defaults, except the seed, as a flat dict for people."""
         outer = {k: v for k, v in _non_defaults(self).items() if k not in ("method", "seed")}
         return {k: _readable(v) for k, v in (_non_defaults(self.method) | outer).items()}
+
+
+def parts_of(value: Any, *kinds: type, owner: object = None) -> Iterator[tuple[Any, object]]:
+    """Yield the instances of some classes in a value, in order, each with the dataclass that has it in a field.
+
+    Tuples and dataclasses are searched, but not what is found.
+    """
+    if isinstance(value, kinds):
+        yield value, owner
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from parts_of(item, *kinds, owner=owner)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from parts_of(getattr(value, field.name), *kinds, owner=value)
 
 
 def key_of(content: dict[str, Any]) -> str:
@@ -273,14 +289,3 @@ def _readable(value: Any) -> Any:
         name = [value.name] if getattr(value, "name", "") else []
         return " ".join([*name, *(f"{k}={_readable(v)}" for k, v in _non_defaults(value).items())])
     return value
-
-
-def _runs_in(value: Any, select: str) -> Iterator[tuple[Run, str]]:
-    if isinstance(value, Run):
-        yield value, select
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _runs_in(item, select)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _runs_in(getattr(value, field.name), getattr(value, "select", select))

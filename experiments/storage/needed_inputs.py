@@ -1,9 +1,9 @@
 """Check before anything starts that runs can read their data sets, corpora and encoders, and fit on the disk."""
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from cse_core.evaluation.scorers import SPLITS, Scorer
 from cse_core.evaluation.suite import find_task
 from cse_core.models.pretrained import CONFIG, WEIGHTS, resolve, resolve_pinned
 from cse_core.models.word_vectors import is_word_vectors
-from cse_core.run import Corpus, Pretrained, Run
+from cse_core.run import Corpus, Pretrained, Run, parts_of
 from cse_core.training.selection import dev_sets
 from cse_core.training.teacher_embeddings import verify_word_vectors
 
@@ -41,22 +41,15 @@ def inputs_of_scoring(scorer: Scorer, tasks: Collection[str]) -> set[Input]:
     known = [task for task in map(find_task, tasks) if task]
     scored = {name for task in known for name in task.pair_sets}
     sets = scored | {name for task in known for name in (*task.labelled_sets, *task.read_sets)}
-    corpora = {*_inside(scorer)}
+    corpora = _inside(scorer)
     if hasattr(scorer, "corpus") and not corpora:  # it is fitted on all splits of each task
         sets |= {split for name in scored for split in SPLITS.get(name, ())}
     return {*sets, *(corpora if scored else ())}
 
 
-def _inside(value: Any) -> Iterator[Input]:
-    """Yield the corpora and encoders in a method or a scorer; a run in it has its own job."""
-    if isinstance(value, Corpus | Pretrained):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _inside(item)
-    elif is_dataclass(value) and not isinstance(value, Run):
-        for field in fields(value):
-            yield from _inside(getattr(value, field.name))
+def _inside(value: Any) -> set[Input]:
+    """Return the corpora and encoders in a method or a scorer; a run in it has its own job."""
+    return {part for part, _ in parts_of(value, Corpus, Pretrained, Run) if not isinstance(part, Run)}
 
 
 def missing(inputs: Collection[Input], data: Path | None) -> dict[Input, Exception]:
