@@ -7,7 +7,7 @@ from statistics import mean
 
 import pandas as pd
 
-from analysis.stats.contrast_tests import welch_contrast
+from analysis.stats.contrast_tests import difference
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.looks import WHOLE, Looks, decide
 from experiments.cli.console import counted
@@ -173,8 +173,8 @@ def _gains(comparison: Comparison, tuned: tuple[Tuned, ...]) -> dict[tuple[str, 
     estimates = {
         (each.entrant.name, name): None
         if no_gain[each.entrant.name]
-        else welch_contrast(
-            [each.search_means(each.measures[name]), baseline.search_means(baseline.measures[name])], [1, -1]
+        else difference(
+            each.search_means(each.measures[name]), baseline.search_means(baseline.measures[name]), paired=False
         )
         for name in comparison.measures
         for each in others

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from analysis.plots import style
 from analysis.plots.effects import COLOURS, Effect, draw_effects
 from analysis.plots.figure_data import Arrays, FigureData, missing_seeds, seeds_text
-from analysis.stats.contrast_tests import paired_contrast
+from analysis.stats.contrast_tests import difference
 from cse_core.evaluation.sts_subsets import SIMILAR
 from cse_core.metrics.geometry import cosine_bins
 from cse_core.metrics.neighbours import bins, gain
@@ -136,8 +136,8 @@ def _gains(drawn: FigureData, trend: Trend, shares: Mapping[str, float]) -> list
     """Return each set's gain, seed by seed, the set with most similar pairs first."""
     effects = []
     for name in sorted(shares, key=lambda name: -shares[name]):
-        sides = [drawn.results.cells[label, name].scores for label in (trend.better, trend.worse)]
-        estimate = paired_contrast(sides, [1.0, -1.0])
+        ours, base = (drawn.results.cells[label, name].scores for label in (trend.better, trend.worse))
+        estimate = difference(ours, base, paired=True)
         effects.append(Effect(name=f"{PUBLISHED_NAMES[name]} {shares[name]:.0%}", estimate=estimate))
     return effects
 

@@ -18,7 +18,7 @@ from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.plots.scores import colour_range
 from analysis.report.formats import DASH
 from analysis.stats import significance
-from analysis.stats.contrast_tests import paired_contrast
+from analysis.stats.contrast_tests import difference
 from experiments.schema.columns import column
 from experiments.schema.study import Row, Study
 
@@ -95,9 +95,8 @@ def _grid_caption(scored: Mapping[tuple[float, float], Cell], down: Sequence[Seq
 
 def _is_close(best: Cell, other: Cell) -> bool:
     """Whether the 95 % interval of the difference, seed by seed, holds 0, or there is none."""
-    estimate = paired_contrast([best.scores, other.scores], [1.0, -1.0])
-    band = estimate.interval if estimate else None
-    return band is None or band.low <= 0 <= band.high
+    estimate = difference(best.scores, other.scores, paired=True)
+    return estimate is None or estimate.holds(0) is not False
 
 
 def _distinct_lines(scored: Mapping[tuple[float, float], Cell], down: Sequence[float]) -> list[list[float]]:

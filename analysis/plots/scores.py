@@ -15,7 +15,7 @@ from analysis.plots.effects import COLOURS, Effect, draw_effects, height
 from analysis.plots.figure_data import FigureData, missing_scores, seeds_text
 from analysis.report.formats import number
 from analysis.stats import significance
-from analysis.stats.contrast_tests import estimate_contrast
+from analysis.stats.contrast_tests import difference
 from experiments.schema.columns import column
 from experiments.schema.study import Row
 
@@ -68,8 +68,7 @@ def _effects(drawn: FigureData, group: str, named: Sequence[tuple[str, Row]], *,
     effects = []
     for short, row in others:
         ours = drawn.cell(row, name)
-        both = bool(ours.scores and base.scores)
-        estimate = estimate_contrast([ours.scores, base.scores], [1.0, -1.0], paired=paired) if both else None
+        estimate = difference(ours.scores, base.scores, paired=paired)
         known = ours.published is not None and base.published is not None
         printed = ours.published - base.published if known else None
         effects.append(Effect(name=short, estimate=estimate, published=printed, heading=heading))

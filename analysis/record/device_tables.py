@@ -5,7 +5,7 @@ import pandas as pd
 from analysis.benchmark_ratios import FOLDER
 from analysis.report.blocks import block
 from analysis.report.formats import estimate_text, mean_and_deviation, table
-from analysis.stats.contrast_tests import paired_contrast
+from analysis.stats.contrast_tests import difference
 from analysis.stats.significance import summary
 from experiments.results.csv_record import CELL
 
@@ -26,9 +26,8 @@ def devices_block(name: str, recorded: pd.DataFrame) -> str:
     for _, lines in both.groupby(["row", "machine"], sort=False):
         row, machine = lines[["row", "machine"]].iloc[0]
         averages = POINTS * lines.groupby("seed")[["score_again", "score_recorded"]].mean()
-        scores = [averages[column].tolist() for column in averages]
-        test = paired_contrast([dict(enumerate(values)) for values in scores], [1.0, -1.0])
-        here, before = (mean_and_deviation(summary(values), len(averages)) for values in scores)
+        test = difference(*(averages[column].to_dict() for column in averages), paired=True)
+        here, before = (mean_and_deviation(summary(averages[column].tolist()), len(averages)) for column in averages)
         assert test  # both sides have all seeds
         rows.append((row, before, here, machine, estimate_text(test)))
     return table(("row", "as recorded", "trained again", "on", "difference"), rows)

@@ -9,7 +9,7 @@ from analysis.report.blocks import Record, block
 from analysis.report.formats import DASH, Grid, interval, number
 from analysis.report.reproduction_tables import MANY, detectable_gain, many_seeds, read_reproductions
 from analysis.report.values import DEV, STS, cell
-from analysis.stats.contrast_tests import welch_contrast
+from analysis.stats.contrast_tests import difference
 from analysis.stats.significance import ALPHA, expected_choice, expected_maximum
 from cse_core.run import Run
 from experiments.execution.schedule_estimate import epochs_of_simcse
@@ -106,7 +106,7 @@ def costs_grid(record: Record) -> Grid:
         scores = cell(record, study, label).scores
         baseline = cell(record, FIRST, "SimCSE, one epoch").scores
         baseline = {seed: score for seed, score in baseline.items() if seed in scores}
-        gain = welch_contrast([scores, baseline], [1.0, -1.0]) if scores and baseline else None
+        gain = difference(scores, baseline, paired=False)
         if not isinstance(run, Run):
             raise TypeError(f"study {study}, row {label}: expected a run, got {run}")
         others = len(run.required_checkpoints())

@@ -34,7 +34,7 @@ def means_grid(name: str, choose: Callable[[str], list[Results]]) -> Grid:
     rows = []
     for label, shown in places:
         scores, digits = results.cells[label, shown].scores, column(shown).digits
-        estimate = paired_contrast([scores], [1.0]) if scores else None
+        estimate = paired_contrast([scores], [1.0])
         rows.append(
             (
                 label,

@@ -25,8 +25,8 @@ from analysis.report.reproduction_tables import (
     planned_level,
     read_reproductions,
 )
+from analysis.stats import contrast_tests
 from analysis.stats.bootstrap import dose_response
-from analysis.stats.contrast_tests import estimate_contrast
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import expected_choice, expected_maximum, summary
 from analysis.verdicts.estimates import published_effect
@@ -68,8 +68,8 @@ def _mean(record: Record, *place: str) -> float | None:
 def _gain(
     record: Record, study: str, better: str, worse: str, column: str = STS, *, paired: bool = False
 ) -> Estimate | None:
-    sides = [cell(record, study, row, column).scores for row in (better, worse)]
-    return estimate_contrast(sides, [1.0, -1.0], paired=paired) if all(sides) else None
+    ours, theirs = (cell(record, study, row, column).scores for row in (better, worse))
+    return contrast_tests.difference(ours, theirs, paired=paired)
 
 
 def mean(study: str, row: str, column: str = STS, digits: int = 1, scale: str = SCALE) -> Value:

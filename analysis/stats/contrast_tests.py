@@ -21,6 +21,11 @@ Scores = Mapping[int, float]  # by seed
 K = TypeVar("K")
 
 
+def difference(plus: Scores, minus: Scores, *, paired: bool) -> Estimate | None:
+    """Estimate the mean of one group minus another's, seed by seed or by Welch's test; None without scores of both."""
+    return estimate_contrast((plus, minus), (1.0, -1.0), paired=paired)
+
+
 def estimate_contrast(groups: Sequence[Scores], weights: Sequence[float], *, paired: bool) -> Estimate | None:
     """Estimate the weighted sum of the groups' means, seed by seed or from independent samples."""
     return (paired_contrast if paired else welch_contrast)(groups, weights)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from analysis.cells import Results
-from analysis.stats.contrast_tests import estimate_contrast
+from analysis.stats.contrast_tests import difference
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.estimates import measure
 from analysis.verdicts.verdict import Verdict
@@ -84,14 +84,12 @@ def _exploratory_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
     base = results.cells[SIMCSE, COLUMN].scores
     gains_shown = []
     for label, printed in PRINTED.items():
-        paired = label.startswith("RankEncoder")
-        ours = results.cells[label, COLUMN].scores
         gains_shown.append(
             MethodGain(
                 group=OWN,
                 method=label,
                 study=OWN_STUDY,
-                estimate=estimate_contrast([ours, base], [1.0, -1.0], paired=paired) if ours and base else None,
+                estimate=difference(results.cells[label, COLUMN].scores, base, paired=label.startswith("RankEncoder")),
                 published=printed_gain(*printed) if printed else None,
             )
         )
