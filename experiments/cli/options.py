@@ -1,7 +1,7 @@
 """Check values of options before anything starts; errors name the option, what is expected and the value."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,16 +46,12 @@ Numbers = Annotated[tuple[int, ...], one_or_more(whole_number, "INT")]
 
 def at_least(least: float, **options: float | None) -> None:
     """Refuse numbers below `least` and infinite ones; None is an option that was not given."""
-    for name, value in options.items():
-        if value is not None and not least <= value < math.inf:
-            raise ValueError(f"{flag(name)}: expected a number of at least {least:g}, got {value:g}")
+    _check(options, lambda value: least <= value < math.inf, f"a number of at least {least:g}")
 
 
 def at_most(most: int, **options: int | None) -> None:
     """Refuse numbers above `most`; None is an option that was not given."""
-    for name, value in options.items():
-        if value is not None and value > most:
-            raise ValueError(f"{flag(name)}: expected a number of at most {most}, got {value}")
+    _check(options, lambda value: value <= most, f"a number of at most {most}")
 
 
 def seeds_in_range(**options: int | None) -> None:
@@ -72,17 +68,20 @@ def check_threads(threads: int) -> None:
 
 def above_zero(**options: float | None) -> None:
     """Refuse numbers that are not positive and finite; None is an option that was not given."""
-    for name, value in options.items():
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{flag(name)}: expected a number above 0, got {value:g}")
+    _check(options, lambda value: 0 < value < math.inf, "a number above 0")
 
 
 def whole_gpus(**options: float) -> None:
     """Refuse a fractional number of GPUs above 1, which Ray can't assign."""
     above_zero(**options)
+    _check(options, lambda value: value < 1 or not value % 1, "a share of one GPU or a whole number of them")
+
+
+def _check(options: Mapping[str, float | None], fits: Callable[[float], bool], expected: str) -> None:
     for name, value in options.items():
-        if value > 1 and value % 1:
-            raise ValueError(f"{flag(name)}: expected a share of one GPU or a whole number of them, got {value:g}")
+        if value is not None and not fits(value):
+            got = f"{value:g}" if isinstance(value, float) else str(value)
+            raise ValueError(f"{flag(name)}: expected {expected}, got {got}")
 
 
 def check_device(device: str, address: str = "local") -> None:
