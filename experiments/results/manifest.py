@@ -22,7 +22,7 @@ FILES = ("runs.csv", "results.csv", "curves.csv", "pairs.csv", "searches.csv")
 FOLDERS = ("figure_data", "tables", "figures")
 OUTPUTS = ("tables/", "figures/")
 UNLISTED = ("tables/quickstart/", "figures/quickstart/", "tables/released/", "figures/released/")  # git ignores these
-LINE = re.compile(r"(\\?)([0-9a-f]{64})  (.+)", re.DOTALL)
+LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 SHOWN = 12  # digits of a hash in messages
 _CHANGED: set[Path] = set()  # folders of records that this process changed
 
@@ -69,7 +69,7 @@ class Manifest:
                 content = content_of(self.folder / name)
                 entries.pop(name, None)
                 entries |= {} if content is None else {name: _sha256(content)}
-            new = "".join(_manifest_line(entries[name], name) for name in sorted(entries))
+            new = "".join(f"{entries[name]}  {name}\n" for name in sorted(entries))
             if new != text and (text is not None or entries):
                 atomic_write(self.path, new)
 
@@ -123,8 +123,8 @@ class Manifest:
                 raise ChangedFileError(
                     f"{self.path}, line {i}: expected a SHA-256, two spaces, a name and a line end. Restore the file"
                 )
-            escaped, digest, name = match.groups()
-            entries[_unescape(name) if escaped else name] = digest
+            digest, name = match.groups()
+            entries[name] = digest
         return {name: digest for name, digest in entries.items() if _is_listed(name)}
 
 
@@ -154,14 +154,3 @@ def content_of(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _manifest_line(digest: str, name: str) -> str:
-    """Return a line as sha256sum writes it: a name with a backslash or a line end is escaped and marked."""
-    escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    mark = "" if escaped == name else "\\"
-    return f"{mark}{digest}  {escaped}\n"
-
-
-def _unescape(name: str) -> str:
-    return name.replace("\\\\", "\0").replace("\\n", "\n").replace("\\r", "\r").replace("\0", "\\")
