@@ -143,8 +143,6 @@ def write(names: Sequence[str], scale: str, folders: Folders, *, accept: bool = 
         manifest.path.unlink(missing_ok=True)
     manifest.refuse_changes()
     lines = make(names, scale=scale, folders=folders)
-    if folders.pages:
-        step_cost.remember()
     manifest.accept()
     return lines
 
@@ -211,6 +209,8 @@ def main(
         print("\n".join([*lines, f"{counted(len(lines), 'difference')} from the record"]))
         return 1 if lines else 0
     lines = write(studies, scale, folders, accept=accept)
+    if folders.pages:
+        step_cost.remember()
     if studies:
         print_tables(studies_to_make(studies, scale, Record(mlruns)), mlruns)
     print(f"{counted(len(lines), 'file')} changed under {folders.tables}")
