@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -86,14 +86,17 @@ def size_of(backbone: str) -> Size | None:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Operations for each sentence of the corpus, on wiki-tiny: in transformer layers, and in everything else.
+    """What a method's step takes for each sentence of the corpus, on wiki-tiny.
 
+    `layers` are operations in transformer layers, `others` all other ones, and `examples` the number of examples.
     `embedded` has the finished encoders (teachers, bases) that embed examples once before training, with the number of
     examples for each sentence; `sampled`, those that embed further corpus sentences, with their number.
     """
 
+    method: str
     layers: float
     others: float
+    examples: float = 1.0
     embedded: tuple[tuple[EncoderRef, float], ...] = ()
     sampled: tuple[tuple[EncoderRef, int], ...] = ()
 
@@ -147,31 +150,21 @@ class Requests:
         return torch.randn(min(size, LENGTH), 8)
 
 
-@dataclass(frozen=True)
-class Count:
-    """What was counted in a step: operations and examples for each sentence of the corpus."""
-
-    method: str
-    layers: float
-    others: float
-    examples: float
-
-
 def step_cost(run: Run) -> StepCost:
     """Return the cost of a run's method; raise a ValueError if its step can't be made on wiki-tiny."""
     method = with_seed(run, 0, nested=True).method  # the seeds of teachers change no cost
     try:
-        found = _count_of(method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
+        counted = _count_of(method, run.pooling, run.template)  # ty: ignore[invalid-argument-type] - a frozen dataclass
         source = Requests(len(SENTENCES))
         run.method.targets(source)
     except Exception as error:  # whatever a method raises on a backbone that it was not made for
         raise ValueError(f"method {run.method.name}: its step can't be made on {WIKI_TINY.name}: {error}") from error
-    embedded = tuple((ref, found.examples) for ref in source.embedded)
-    return StepCost(found.layers, found.others, embedded, tuple(source.sampled))
+    embedded = tuple((ref, counted.examples) for ref in source.embedded)
+    return replace(counted, embedded=embedded, sampled=tuple(source.sampled))
 
 
 @cache
-def _count_of(method: Method, pooling: str, template: str) -> Count:
+def _count_of(method: Method, pooling: str, template: str) -> StepCost:
     name = key_of({"step": canonical(method), "pooling": pooling, "template": template})
     counts = all_counts()
     if name not in counts:
@@ -180,25 +173,21 @@ def _count_of(method: Method, pooling: str, template: str) -> Count:
 
 
 @cache
-def all_counts() -> dict[str, Count]:
+def all_counts() -> dict[str, StepCost]:
     """Return all counts by the step's name: those in REMEMBERED, and those of this process."""
-    return _remembered()
-
-
-def _remembered() -> dict[str, Count]:
     if not REMEMBERED.is_file():
         return {}
     with REMEMBERED.open(newline="", encoding="utf-8") as file:
         return {
-            line["step"]: Count(line["method"], float(line["layers"]), float(line["others"]), float(line["examples"]))
+            line["step"]: StepCost(
+                line["method"], float(line["layers"]), float(line["others"]), float(line["examples"])
+            )
             for line in csv.DictReader(file)
         }
 
 
 def remember() -> None:
-    """Add the counts of this process to REMEMBERED, if there are new ones."""
-    if all_counts().keys() <= _remembered().keys():
-        return
+    """Add the counts of this process to REMEMBERED."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("step", "method", "layers", "others", "examples"))
@@ -215,7 +204,7 @@ def padded_rows(longest: int) -> float:
     return min(longest, LONGEST) / LENGTH
 
 
-def count(method: Method, pooling: str, template: str) -> Count:
+def count(method: Method, pooling: str, template: str) -> StepCost:
     """Count the operations of a method's step."""
     from torch.utils.flop_counter import FlopCounterMode  # lazy: slow import
 
@@ -234,7 +223,7 @@ def count(method: Method, pooling: str, template: str) -> Count:
         encoder.zero_grad()
     layers = sum(sum(ops.values()) for name, ops in counter.flop_counts.items() if LAYER.search(name))
     total, sentences = counter.get_total_flops(), len(SENTENCES)
-    return Count(method.name, layers / sentences, (total - layers) / sentences, examples / sentences)
+    return StepCost(method.name, layers / sentences, (total - layers) / sentences, examples / sentences)
 
 
 @cache

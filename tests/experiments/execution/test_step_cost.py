@@ -104,7 +104,7 @@ def test_layers_grow_with_their_parameters_and_a_head_over_the_vocabulary_with_i
     tokens = 0.15 * 2 * 30
     assert masked.others - plain.others == pytest.approx(tokens * 3 * 2 * 128 * 30_522, rel=0.5)  # tokens are drawn
     assert masked.at(Size(2, 128)) == masked.layers + masked.others
-    assert StepCost(6.0, 5.0).at(Size(4, 256)) == 6 * 8 + 5 * 2
+    assert StepCost("own", 6.0, 5.0).at(Size(4, 256)) == 6 * 8 + 5 * 2
     parameters = size_of("bert-base-uncased")
     assert parameters
     step = plain.at(parameters)

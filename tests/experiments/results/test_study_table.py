@@ -89,7 +89,7 @@ def test_make_tables_prints_the_tables_of_named_studies(
 ) -> None:
     monkeypatch.setattr(make_tables.Folders, "of", classmethod(lambda cls, mlruns: folders))
     folders = make_tables.Folders(mlruns=csv_record.MLRUNS, tables=tmp_path / "tables", pages=())
-    counts = {**step_cost.all_counts(), "another test's": step_cost.Count("own", 1.0, 1.0, 1.0)}
+    counts = {**step_cost.all_counts(), "another test's": step_cost.StepCost("own", 1.0, 1.0)}
     monkeypatch.setattr(step_cost, "all_counts", lambda: counts)
     committed = step_cost.REMEMBERED.read_bytes()
     assert make_tables.main(("rankcse-table4",)) == 0
