@@ -56,8 +56,8 @@ analysis.stats
 analysis.benchmark_ratios analysis.cells
 analysis.verdicts
 analysis.report
-analysis.comparison analysis.record
-analysis.plots
+analysis.record analysis.plots
+analysis.comparison
 analysis.make_tables analysis.make_figures analysis.make_site analysis.pair_bootstrap
 experiments.sweep experiments.compare
 """

@@ -1,8 +1,5 @@
 """A comparison's two figures: what a search finds after k trials, and the gains over the baseline."""
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
@@ -10,9 +7,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.summary import Summary, Tuned
+from analysis.plots import style
+from analysis.plots.effects import Effect, draw_effects, height
 from analysis.stats.significance import expected_maximum
 
 COLOUR = sns.color_palette("colorblind")[0]
+CAPTION = (
+    "Blue: better; orange: worse; grey: 0 is inside the 95 % interval, which is over searches and not corrected for "
+    "the number of methods. Shaded: within the margin."
+)
 
 
 def comparison_figures(summary: Summary) -> dict[str, Figure]:
@@ -50,7 +53,6 @@ def curves(summary: Summary) -> Figure:
     names = [each.entrant.name for each in summary.tuned]
     finals.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
     finals.set(xlabel=f"{first},\nfinals of each search")
-    sns.despine(figure)
     return figure
 
 
@@ -66,25 +68,14 @@ def _expected_best(tuned: Tuned) -> pd.DataFrame:
 
 
 def forest(summary: Summary) -> Figure:
-    """Draw each method's gain with its 95 % interval, a colour for each measure, and the margin as a band."""
-    names = [each.entrant.name for each in summary.tuned[1:]]
-    figure, axes = plt.subplots(figsize=(7, 1.2 + 0.6 * len(names)), layout="constrained")
-    margin, measures = summary.comparison.margin, list(summary.comparison.measures)
-    axes.axvspan(-margin, margin, color="0.92", zorder=0)
-    axes.axvline(0, color="0.5", linewidth=1, zorder=1)
-    for i, (measure, colour) in enumerate(zip(measures, sns.color_palette("colorblind", len(measures)), strict=True)):
-        for row, name in enumerate(names):
-            estimate = summary.gains[name, measure].estimate
-            if estimate is None:
-                continue
-            y, band = row + 0.16 * (i - (len(measures) - 1) / 2), estimate.interval
-            if band:
-                axes.plot(band, (y, y), color=colour, linewidth=2)
-            axes.plot(estimate.mean, y, "o", color=colour, label=measure)
-    axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
-    axes.set(xlabel=f"gain over {summary.tuned[0].entrant.name}, points")
-    by_measure = {str(line.get_label()): line for line in axes.get_lines() if line.get_label() in measures}
-    if by_measure:
-        axes.legend(handles=list(by_measure.values()), frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    sns.despine(figure, left=True)
-    return figure
+    """Draw each method's gain with its 95 % interval, under a heading for each measure, and the margin as a band."""
+    baseline, *others = summary.tuned
+    effects = [
+        Effect(name=each.entrant.name, estimate=summary.gains[each.entrant.name, measure].estimate, heading=measure)
+        for measure in summary.comparison.measures
+        for each in others
+    ]
+    figure, (axes,) = style.panels(1, 1, height=height(effects))
+    draw_effects(axes, effects)
+    axes.axvspan(-summary.comparison.margin, summary.comparison.margin, color=style.PALE, **style.BAND)
+    return style.add_title_and_caption(figure, f"Gains over {baseline.entrant.name}, in points", CAPTION)

@@ -39,14 +39,17 @@ def write_report(comparison: Comparison, mlruns: Path, store: Path, failed: Coll
     The files are in the record's folder; in the project's own record, in comparisons/NAME. `failed` are keys of runs
     that failed just now and are not recorded.
     """
+    import matplotlib.pyplot as plt  # lazy: slow import
     from markdown import markdown as html_of  # lazy: slow import
 
     from analysis.comparison import figures  # lazy: slow import
+    from analysis.plots import style  # lazy: slow import
 
     folder = mlruns / "comparisons" / comparison.name if csv_record.is_project_record(mlruns) else mlruns
     folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(comparison, mlruns, failed)
-    images = {name: _png(figure) for name, figure in figures.comparison_figures(summary).items()}
+    with plt.rc_context(style.RC):
+        images = {name: _png(figure) for name, figure in figures.comparison_figures(summary).items()}
     for name, content in images.items():
         atomic_write(folder / f"{name}.png", content)
     text = report_text(summary, folder, store)
