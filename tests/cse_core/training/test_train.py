@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -47,8 +46,10 @@ from cse_core.training.optimization import linear_decay
 from cse_core.training.run_state import UNFINISHED, finished_history
 from cse_core.training.teacher_embeddings import TargetEncoder
 from cse_core.training.train import train
+from tests.support import forked
 from tests.support.families import FAMILIES, OTHERS, change, model, modules_folder, plain_folder
 from tests.support.method_steps import encoder_for
+from tests.support.polling import until
 from tests.support.training import KEEP, TINY, Trained, equal, kill_after, train_noting_steps, weights
 
 
@@ -179,14 +180,13 @@ def test_a_process_killed_with_sigkill_resumes_to_the_same_bits(tmp_path: Path, 
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     seen: list[int] = []
     for delay in (0.05, 0.3, 0.15):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
-        )
-        assert process.stdout
-        seen.append(int(process.stdout.readline()))
+        with (tmp_path / f"steps{len(seen)}").open("w") as steps:
+            process = forked.Forked([sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=steps, env=environment)
+        shown = Path(steps.name)
+        seen.append(int(until(lambda: shown.read_text().partition("\n")[0])))  # noqa: B023
         time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.wait()
         assert process.returncode == -signal.SIGKILL
     assert seen[0] == 1
     assert seen[-1] > 1  # it did not start over

@@ -25,7 +25,7 @@ from experiments.results import csv_record
 from experiments.results.provenance import environment, processor
 from experiments.schema.study import Study
 from experiments.tracking.mlflow_log import Tracker
-from tests.support import forked, sweeps, tiny_study
+from tests.support import forked, sweeps, tiny_study, without_ray
 from tests.support.polling import until
 
 STUDY = tiny_study.healthy(tiny_study.SCALE)
@@ -39,8 +39,8 @@ def hashes(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
-def command(mlruns: Path, store: Path, *options: str) -> list[str]:
-    script = "from tests.support.tiny_study import main; main('audit')"
+def command(mlruns: Path, store: Path, *options: str, ray: bool = True) -> list[str]:
+    script = ("" if ray else without_ray.SCRIPT) + "from tests.support.tiny_study import main; main('audit')"
     words = ["--scale", "tiny", "--mlruns", str(mlruns), "--store", str(store), "--study", "healthy", "--count", "5"]
     return [sys.executable, "-c", script, *words, "--seed", str(SEED), *options]
 
@@ -82,7 +82,7 @@ def audited(mlruns: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     """The store that an audit of the whole record leaves, its report, what it printed."""
     folder = tmp_path_factory.mktemp("audited")
     store, report, before = folder / "store", folder / "report.json", hashes(mlruns)
-    done = forked.run(command(mlruns, store, "--report", str(report)), env=sweeps.environment(store))
+    done = forked.run(command(mlruns, store, "--report", str(report), ray=False), env=sweeps.environment(store))
     assert done.returncode == 0, done.stdout + done.stderr
     assert hashes(mlruns) == before
     return store, json.loads(report.read_text()), words(done.stdout)
@@ -172,7 +172,7 @@ def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path,
     assert process.returncode == 130
     assert f"re-run the same command with --seed {SEED} --store {store} to resume" in words(log.read_text())
     trained = finished[0].with_name("history.json").stat().st_mtime_ns
-    again = forked.run(command(mlruns, store), env=sweeps.environment(store))
+    again = forked.run(command(mlruns, store, ray=False), env=sweeps.environment(store))
     assert again.returncode == 0, again.stdout + again.stderr
     assert finished[0].with_name("history.json").stat().st_mtime_ns == trained
     assert hashes(mlruns) == before

@@ -178,6 +178,7 @@ def test_a_run_with_a_failed_task_is_named_and_its_other_scores_are_tracked(tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_unreachable_mlflow_causes_a_warning_and_the_next_sweep_logs_the_runs(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
     no_server = environment(mlruns) | {"MLFLOW_TRACKING_URI": "http://ann:slash/and@at-sign@127.0.0.1:9"}

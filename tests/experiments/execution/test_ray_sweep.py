@@ -154,6 +154,7 @@ def test_a_student_starts_when_its_teacher_has_ended_while_other_runs_go_on(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_that_is_lost_while_it_waits_for_a_run_costs_none(
     execution: ExecutionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

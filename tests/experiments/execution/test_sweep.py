@@ -76,14 +76,21 @@ def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None
     assert not list((mlruns / "store").glob("*"))
 
 
-def test_a_stopped_sweep_resumes_with_the_same_command(tmp_path: Path, undisturbed: Path) -> None:
-    """Ctrl-C stops it in its first run and a kill in its second. Meanwhile it listens only on this machine."""
+@pytest.mark.parametrize(
+    "kinds",
+    [(signal.SIGINT,), pytest.param((signal.SIGINT, signal.SIGKILL), marks=pytest.mark.nightly)],
+    ids=["Ctrl-C", "Ctrl-C and a kill"],
+)
+def test_a_stopped_sweep_resumes_with_the_same_command(
+    tmp_path: Path, undisturbed: Path, kinds: tuple[int, ...]
+) -> None:
+    """Each signal stops it in another run. Meanwhile it listens only on this machine."""
     mlruns = tmp_path / "mlruns"
-    stop_a_sweep(mlruns, 1, signal.SIGINT)
-    first = finished_at(mlruns)
-    stop_a_sweep(mlruns, 2, signal.SIGKILL)
-    before = finished_at(mlruns)
-    assert first.items() <= before.items()
+    before: dict[str, int] = {}
+    for begun, kind in enumerate(kinds, 1):
+        stop_a_sweep(mlruns, begun, kind)
+        assert before.items() <= finished_at(mlruns).items()
+        before = finished_at(mlruns)
     done = sweep(mlruns, "healthy", ray=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert scores(mlruns) == scores(undisturbed)

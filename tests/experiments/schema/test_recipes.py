@@ -150,8 +150,12 @@ def test_a_row_names_the_substitutes_of_its_method_and_of_the_methods_within_it(
     assert rankcse_run(SMALL, "roberta-base") is None
 
 
+TUNED = ("simcse", "rankcse", "rankencoder", "whitenedcse", "compcse", "esimcse")
+OTHERS = [name for name in (*METHODS, "rankencoder on sncse") if name not in TUNED]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*METHODS, "rankencoder on sncse"])
+@pytest.mark.parametrize("name", [*TUNED, *(pytest.param(name, marks=pytest.mark.nightly) for name in OTHERS)])
 def test_every_method_learns_on_real_sentences(name: str, tmp_path: Path, real_data: Path) -> None:
     rescaled = {**SMALL.rescaled, "rankencoder": {BASE: {"corpus_size": 500}}}
     batch = 64 if name == "whitenedcse" else 32  # its loss is too noisy in batches of 32

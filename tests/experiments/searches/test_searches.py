@@ -261,11 +261,16 @@ def begun(mlruns: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_search_killed_and_started_again_goes_on_to_its_limits_and_reads_only_dev(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ray", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["one process", "Ray"])
+def test_a_search_killed_and_started_again_goes_on_to_its_limits_and_reads_only_dev(tmp_path: Path, ray: bool) -> None:
     mlruns, log = tmp_path / "mlruns", tmp_path / "log"
     with log.open("w") as output:
         process = forked.Forked(
-            command(mlruns, "tiny"), env=environment(mlruns), stdout=output, stderr=output, start_new_session=True
+            command(mlruns, "tiny", ray=ray),
+            env=environment(mlruns),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
         try:
             until(lambda: len(set(begun(mlruns))) == 2 and len(trials(mlruns, "tiny")) == 1)

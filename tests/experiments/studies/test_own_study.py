@@ -1,5 +1,6 @@
 """A user's study in a file outside the packages: the example of docs/own_study.md, and files that are refused."""
 
+import os
 import re
 import sys
 from collections.abc import Generator
@@ -17,7 +18,7 @@ from experiments.storage.record_folders import MLRUNS, folder_of
 from experiments.studies import own_study
 from experiments.studies.catalogue import choose_studies
 from experiments.sweep import Options, main
-from tests.support import forked
+from tests.support import forked, without_ray
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/own_study.md").read_text()
@@ -115,7 +116,8 @@ def test_a_dry_run_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
-def test_the_page_gives_record_table_figure_and_verdict(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ray", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["one process", "Ray"])
+def test_the_page_gives_record_table_figure_and_verdict(tmp_path: Path, ray: bool) -> None:
     """Two of five seeds cut short, from another folder than the file's: Ray's workers have the driver's paths."""
     (tmp_path / "mine").mkdir()
     short = CODE.replace("(1, 2, 3, 4, 5)", "(1, 2)")
@@ -127,7 +129,15 @@ def test_the_page_gives_record_table_figure_and_verdict(tmp_path: Path) -> None:
     record = [*MLRUNS.glob("*.csv"), MLRUNS / "SHA256SUMS"]
     before = {path: path.read_bytes() for path in record}
     script, *options = words
-    done = forked.run([sys.executable, str(ROOT / "experiments" / script), *options, "--workers", "1"], cwd=tmp_path)
+    one_process = ["-c", without_ray.SCRIPT + "from experiments.sweep import command; command()"]
+    given = [
+        sys.executable,
+        *([str(ROOT / "experiments" / script)] if ray else one_process),
+        *options,
+        "--workers",
+        "1",
+    ]
+    done = forked.run(given, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stdout + done.stderr
     results = tmp_path / "mine/my_study-results"
     assert {path: path.read_bytes() for path in record} == before

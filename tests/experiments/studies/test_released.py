@@ -143,6 +143,7 @@ def swept(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_checkpoint_that_the_hub_does_not_have_is_named_and_the_others_are_scored(swept: dict[str, Any]) -> None:
     first = swept["first"]
     assert first.returncode == 1, first.stderr
@@ -153,6 +154,7 @@ def test_a_checkpoint_that_the_hub_does_not_have_is_named_and_the_others_are_sco
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_same_command_scores_what_is_missing(swept: dict[str, Any]) -> None:
     second, mlruns = swept["second"], swept["mlruns"]
     assert second.returncode == 0, second.stderr
@@ -168,6 +170,7 @@ def test_the_same_command_scores_what_is_missing(swept: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tables_are_made_from_these_scores(swept: dict[str, Any]) -> None:
     tables = [sys.executable, "analysis/make_tables.py", "released", "--mlruns", str(swept["mlruns"])]
     made = subprocess.run(tables, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT, capture_output=True, text=True)

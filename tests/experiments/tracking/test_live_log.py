@@ -97,6 +97,7 @@ def test_points_take_a_hundredth_of_the_time(tracker: Tracker, store: Path, monk
     assert sum(calls) == step // 4  # in one batch
 
 
+@pytest.mark.nightly
 def test_a_killed_server_delays_nothing_and_has_all_points_when_it_is_back(
     store: Path, result: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
