@@ -13,7 +13,7 @@ from cse_core.run import Pretrained, Run
 from experiments.cli.cluster_form import print_form, read_form, sweep_words
 from experiments.cli.console import console, counted, print_failures
 from experiments.cli.sweep_options import EstimateOptions, Options
-from experiments.execution.gpu_shares import describe_shares, read_shares
+from experiments.execution.gpu_shares import describe_shares, read_shares, slowdown
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, Plan, jobs_of_study, make_plan, merge_jobs, scored_cells
 from experiments.execution.schedule_estimate import (
@@ -25,6 +25,7 @@ from experiments.execution.schedule_estimate import (
     seconds_for,
     total_seconds,
 )
+from experiments.execution.step_cost import size_of
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.storage.credentials import redact_credentials
@@ -142,15 +143,24 @@ def warn_slow_precision(encoders: Sequence[Run | Pretrained], device: str) -> No
 
 
 def print_forecast(work: Plan, results: pd.DataFrame, options: EstimateOptions) -> None:
-    """Simulate the sweep on the given GPUs; runs that share a GPU are assumed to be as fast as others."""
+    """Simulate the sweep on the given GPUs; a run that shares its GPU takes as much longer as was measured."""
     if options.seconds_per_run is None:
         seconds = _require_times(work, expected_seconds(work.pending, results))
     else:
         seconds = {job.key: options.seconds_per_run * isinstance(job.encoder, Run) for job in work.pending}
+    shares, together = read_shares(), runs_at_once(1, options.gpus_per_run)
+    slower = {job.key: slowdown(shares, _model(job), together) for job in work.pending if seconds[job.key]}
+    longer = {key: value * (slower.get(key) or 1.0) for key, value in seconds.items()}
     for gpus in options.gpus:
         slots = runs_at_once(gpus, options.gpus_per_run)
-        _print_simulated(work, forecast(work, seconds, slots), gpus=gpus, price=options.price)
-    print(*describe_shares(read_shares()), sep="\n")
+        _print_simulated(work, forecast(work, longer, slots), gpus=gpus, price=options.price, slower=slower)
+    print(*describe_shares(shares), sep="\n")
+
+
+def _model(job: Job) -> str:
+    """Return the size of a job's backbone, as shares of a GPU name it."""
+    size = size_of(job.encoder.backbone.name) if isinstance(job.encoder, Run) else None
+    return f"{size.layers} layers of {size.width}" if size else ""
 
 
 def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str, float]:
@@ -164,10 +174,13 @@ def _require_times(work: Plan, seconds: Mapping[str, float | None]) -> dict[str,
     return {key: value for key, value in seconds.items() if value is not None}
 
 
-def _print_simulated(work: Plan, simulated: Forecast, *, gpus: int, price: float) -> None:
+def _print_simulated(
+    work: Plan, simulated: Forecast, *, gpus: int, price: float, slower: Mapping[str, float | None]
+) -> None:
     """Print a simulated sweep: its length in each order, when its first study is complete, and its longest chain."""
-    slots = next(iter(simulated.ways.values())).slots
-    shared = f"{slots} at a time, each assumed as fast as with a whole GPU" if slots > gpus else None
+    slots, assumed = next(iter(simulated.ways.values())).slots, sum(times is None for times in slower.values())
+    how = f"; {counted(assumed, 'run')} assumed as fast as with a whole GPU" if assumed else ", slowed as measured"
+    shared = f"{slots} at a time{how}" if slots > gpus else None
     table = Table(title=f"{counted(len(work.pending), 'run')} on {counted(gpus, 'GPU')}", caption=shared)
     table.add_column("order")
     for heading in ("time", "first study", "GPUs used", "GPU-hours", *(["cost"] if price else [])):

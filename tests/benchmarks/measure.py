@@ -1,5 +1,6 @@
 """Measure how long work takes, and keep the figures in the folder CSE_BENCH if it is set (analysis/measured)."""
 
+import json
 import os
 import threading
 import time
@@ -7,10 +8,12 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 import psutil
 import torch
+from torch.profiler import ProfilerActivity
 
 from analysis.report.benchmark_tables import exponent
 from cse_core.models.encoder import Encoder
@@ -130,11 +133,45 @@ def profile(step: str, parts: dict[str, float], device: str = "cpu") -> None:
     _keep("profiles", ["step", "part"], [{"step": step, "part": p, "ms": ms} for p, ms in parts.items()], device)
 
 
-def share_of_card(model: str, runs: int, speedup: float, gib: float) -> float:
-    """Keep the speedup of several runs at once on a GPU over one run, and the GiB that each reserved."""
-    print(f"\n{runs} runs of {model} at once: {speedup:.2f} times the work of one, {gib:.2f} GiB each")
-    _keep("shares", ["model", "runs"], [{"model": model, "runs": runs, "speedup": speedup, "gib": gib}], "cuda")
+def share_of_card(model: str, runs: int, speedup: float, gib: float, card: float, busy: float, device: str) -> float:
+    """Keep the speedup of several runs at once on a GPU over one run, the GiB of each, and those of the card.
+
+    `busy` is the share of its time in which a run by itself keeps the card busy.
+    """
+    print(f"\n{runs} runs of {model} at once: {speedup:.2f} times the work of one, {gib:.2f} of {card:.0f} GiB each")
+    found = {"model": model, "runs": runs, "speedup": speedup, "gib": gib, "card_gib": card, "busy": busy}
+    _keep("shares", ["model", "runs"], [found], device)
     return speedup
+
+
+def kernels_of(step: Callable[[], object], steps: int, device: str) -> tuple[float, float, float]:
+    """Return by torch's profiler, for each of some steps: its kernels, their seconds, and the seconds between them.
+
+    On a CPU, operators are counted in place of kernels. The profiler lengthens the time between kernels.
+    """
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    with torch.profiler.profile(activities=activities) as profiler:
+        for _ in range(steps):
+            step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    kinds = ("kernel", "gpu_memcpy", "gpu_memset") if device == "cuda" else ("cpu_op",)
+    count, busy, idle = busy_time([(e["ts"], e["dur"]) for e in events if e.get("cat") in kinds and "dur" in e])
+    return count / steps, busy / 1e6 / steps, idle / 1e6 / steps
+
+
+def busy_time(intervals: Sequence[tuple[float, float]]) -> tuple[int, float, float]:
+    """Return the number of intervals (start, length), how long at least one lasts, and how long none does between."""
+    busy, idle, end = 0.0, 0.0, min((start for start, _ in intervals), default=0.0)
+    for start, length in sorted(intervals):
+        idle += max(0.0, start - end)
+        busy += max(0.0, start + length - max(start, end))
+        end = max(end, start + length)
+    return len(intervals), busy, idle
 
 
 def _version(library: str) -> str:
