@@ -79,6 +79,8 @@ class Options:
     """Layers of the encoders; 0 means as published."""
     task: str = "sts16"
     """The task on which each run is scored."""
+    missing: bool = False
+    """Only rows that analysis/measured/rehearsal.csv does not have from this kind of device."""
     forecasts: bool = False
     """Measure nothing: put the planner's present forecasts into the table's lines of the chosen rows."""
     again: bool = False
@@ -142,6 +144,8 @@ def main(options: Options) -> int:
     make_needed(options, rows, data)
     execution = ExecutionSettings(store, data, device=options.device)
     ended = [] if options.again else [line for line in read_lines(options.table) if line["scored"]]
+    if options.missing:
+        ended += [line for line in read_lines() if line["scored"]]
     recorded = set(map(identity, ended))
     failed = 0
     for i, row in enumerate(rows):

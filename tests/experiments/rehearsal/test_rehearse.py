@@ -167,7 +167,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[s
 
 
 @pytest.mark.slow
-def test_chosen_rows_are_rehearsed_unless_they_ended_before(run: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_chosen_rows_are_rehearsed_unless_they_ended_before(
+    run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     only = {"only": ("simcse", "ct"), "backbones": ("bert-base-uncased",)}
     both = ["as published simcse bert-base-uncased compared", "as published ct bert-base-uncased"]
     assert run(**only, compare=("simcse",)) == both
@@ -177,8 +179,11 @@ def test_chosen_rows_are_rehearsed_unless_they_ended_before(run: Callable[..., l
     assert run(**only, again=True) == ["as published simcse bert-base-uncased", "as published ct bert-base-uncased"]
     assert run(forecasts=True, again=True) == []
     assert run(studies=True, only=("rankcse-table4",))[0].startswith("rankcse-table4 ")
+    known = [{"study": "as published", "row": "mixcse", "backbone": "bert-base-uncased", "layers": "0", "on": "cpu"}]
+    monkeypatch.setattr(bench, "read_lines", lambda *path: [] if path else [line | {"scored": "it"} for line in known])
+    assert run(only=("mixcse", "pcl"), missing=True) == ["as published pcl bert-base-uncased"]
     with (tmp_path / "rehearsal.csv").open() as file:
-        assert sum(bool(line["failed"]) or line["scored"] == "it" for line in csv.DictReader(file)) == 4
+        assert sum(bool(line["failed"]) or line["scored"] == "it" for line in csv.DictReader(file)) == 5
 
 
 @pytest.mark.parametrize(
