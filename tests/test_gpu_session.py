@@ -121,6 +121,8 @@ def test_the_benchmarks_that_it_names_exist() -> None:
         choices = [list(map(str, chosen)) for chosen in marks.values()]
         assert "-".join(values.split("-", len(choices) - 1)) == values
         assert all(v in of for v, of in zip(values.split("-", len(choices) - 1), choices, strict=True))
+    tests = (gpu_session.ROOT / "tests/cse_core/models/test_on_gpu.py").read_text()
+    assert all(f"def {name}" in tests for name in steps[0].command[-1].split(" or "))
 
 
 def test_the_time_in_which_kernels_run() -> None:
@@ -141,6 +143,19 @@ def test_a_steps_operators_are_counted() -> None:
 def test_weights_that_differ_are_counted() -> None:
     assert repeated_runs.difference(torch.zeros(3), torch.zeros(3)) == ""
     assert repeated_runs.difference(torch.zeros(3), torch.tensor([0, 0.5, 0])) == "1 of 3 weights, by up to 0.5"
+
+
+def test_a_run_that_differs_when_it_is_resumed_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = subprocess.CompletedProcess([], -signal.SIGKILL)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: killed)
+    options = repeated_runs.Options(out=tmp_path, device="cpu", only=("simcse",))
+    for differs, status in ((0.0, 0), (0.1, 1)):
+        trained = {False: torch.zeros(3), True: torch.full((3,), differs)}
+        monkeypatch.setattr(repeated_runs, "train", lambda *_, resumed=False, trained=trained: (trained[resumed], 1.0))
+        assert repeated_runs.main(options) == status
+    killed.returncode = 1
+    with pytest.raises(RuntimeError, match="ended with status 1"):
+        repeated_runs.main(options)
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
