@@ -6,23 +6,23 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cse_core.method import Tokens
 from cse_core.models.encoder import Encoder
 
 
-def cosine_decay(start: float, step: int, total: int) -> float:
+def cosine_decay(start: float, step: Int[Tensor, ""], total: int) -> Float[Tensor, ""]:
     """Return the decay at a step: from `start` at 0 along half a cosine to 1 at `total`, and down again after it.
 
     1 - (1 - start) (cos(pi step / total) + 1) / 2 (MoCoSE, Cao et al., Findings of ACL 2022).
     """
-    return 1 - (1 - start) * (math.cos(math.pi * step / total) + 1) / 2
+    return 1 - (1 - start) * (torch.cos(math.pi * step.double() / total) + 1) / 2
 
 
 @torch.no_grad()
-def move_towards(slow: nn.Module, online: nn.Module, decay: float) -> None:
+def move_towards(slow: nn.Module, online: nn.Module, decay: float | Float[Tensor, ""]) -> None:
     """Set each parameter of `slow` to decay * slow + (1 - decay) * online; decay 0 copies `online` bit for bit."""
     for target, source in zip(slow.parameters(), online.parameters(), strict=True):
         target.copy_(decay * target + (1 - decay) * source)
@@ -35,9 +35,12 @@ class Slow(nn.Module):
     its dropout is on in training mode. Otherwise calls draw no random number.
     """
 
+    updates: Int[Tensor, ""]  # a tensor, as torch.compile would make a new graph for each value of an int
+
     def __init__(self, encoder: Encoder, *, dropout: bool = False) -> None:
         super().__init__()
-        self.dropout, self.updates = dropout, 0
+        self.dropout = dropout
+        self.register_buffer("updates", torch.tensor(0), persistent=False)
         self.encoder = encoder.clone().requires_grad_(False)
         self.copies = nn.ModuleList()
         # A tuple, as nn.Module does not look into it: these are neither saved nor moved with this module.
@@ -50,7 +53,7 @@ class Slow(nn.Module):
         self._pairs += ((slow, online),)
         return slow
 
-    def update(self, decay: float) -> None:
+    def update(self, decay: float | Float[Tensor, ""]) -> None:
         """Move all copies towards what they follow, and count the update."""
         for slow, online in self._pairs:
             move_towards(slow, online, decay)
@@ -63,11 +66,11 @@ class Slow(nn.Module):
 
     def get_extra_state(self) -> int:
         """Return the number of updates."""
-        return self.updates
+        return int(self.updates)
 
     def set_extra_state(self, state: Any) -> None:
         """Restore the number of updates."""
-        self.updates = int(state)
+        self.updates.fill_(int(state))
 
 
 class Queue(nn.Module):
@@ -87,6 +90,11 @@ class Queue(nn.Module):
     def newest(self) -> Float[Tensor, "m d"]:
         """The vectors held now, a view: `push` overwrites it."""
         return self.vectors[: self.filled]
+
+    @property
+    def full(self) -> bool:
+        """Whether all of its places are taken, so that its size no longer changes."""
+        return self.filled == len(self.vectors)
 
     @torch.no_grad()
     def push(self, keys: Float[Tensor, "n d"]) -> None:

@@ -4,14 +4,14 @@ import logging
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cse_core.data.arrow_cache import content_of
 from cse_core.data.atomic_write import atomic_path
@@ -20,10 +20,11 @@ from cse_core.data.corpora import sentences
 from cse_core.data.examples import examples
 from cse_core.data.senteval import pairs
 from cse_core.graph import GeneratorState
-from cse_core.method import Loss
+from cse_core.method import Batch, Encode, Loss
 from cse_core.models.embedding_cache import Progress, cut_warning
 from cse_core.models.encoder import Encoder
 from cse_core.models.loading import positions_of
+from cse_core.models.momentum import Queue
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Run
 from cse_core.seeding import generator_for, seed_for
@@ -113,25 +114,33 @@ class Execution:
 def compiled_loss(run: Run, encoder: Encoder, backend: str = "inductor") -> Callable[..., Loss]:
     """Return the run's loss, encoder included, as one graph of torch.compile; on a GPU it is replayed as a CUDA graph.
 
-    Refuse a CPU's packed passes: their layout depends on the lengths of each batch.
+    Refuse a CPU's packed passes: their layout depends on the lengths of each batch. Two kinds of steps are computed as
+    written, as each of their shapes would need a graph of its own: those with an epoch's smaller last batch, and those
+    while a queue is being filled.
     """
     if encoder.runs_packed:
         raise ValueError(
             f"compiled passes require a GPU; on a {encoder.device.type} they are written out without padding"
         )
-    from torch._dynamo.exc import Unsupported  # lazy: slow import
+    from torch._dynamo.exc import FailOnRecompileLimitHit, Unsupported  # lazy: slow import
 
+    torch.compiler.reset()  # the number of graphs is limited, and those of earlier runs in this process would count
     mode = "reduce-overhead" if encoder.device.type == "cuda" else None
-    loss = torch.compile(run.method.loss, fullgraph=True, dynamic=False, mode=mode, backend=backend)
+    written = run.method.loss
+    loss = torch.compile(written, fullgraph=True, dynamic=False, mode=mode, backend=backend)
 
-    def one_graph(*arguments: Any) -> Loss:
+    def one_graph(encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        filling = any(isinstance(part, Queue) and not part.full for part in modules.modules())
+        if filling or len(batch.rows) < run.batch_size:
+            return written(encode, batch, modules, targets)
         try:
-            return loss(*arguments)
+            return loss(encode, batch, modules, targets)
         except Unsupported as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(
-                f"method {run.method.name}: its loss is no single graph ({reason}); leave --compiled out"
-            ) from error
+            reason = f"its loss is no single graph ({str(error).splitlines()[0]})"
+            raise ValueError(f"method {run.method.name}: {reason}; leave --compiled out") from error
+        except FailOnRecompileLimitHit as error:
+            reason = "its loss reads a number that changes with the steps, and each would need another graph"
+            raise ValueError(f"method {run.method.name}: {reason}; leave --compiled out") from error
 
     return one_graph
 

@@ -1,14 +1,16 @@
 """Training loops of all methods with padded batches, as on a GPU, and a detector of what makes a GPU wait."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cse_core.method import Method
+from cse_core.method import Batch, Encode, Loss, Method
 from cse_core.methods.baselines.arccse import ArcCSE
 from cse_core.methods.baselines.consert import ConSERT
 from cse_core.methods.baselines.ct import CT
@@ -20,6 +22,7 @@ from cse_core.methods.baselines.mixcse import MixCSE
 from cse_core.methods.baselines.mocose import MoCoSE
 from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.compcse import CompCSE
+from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
@@ -37,13 +40,14 @@ CORPUS = Corpus("synthetic", 256)
 METHODS: dict[str, Method] = {
     "simcse": SimCSE(),
     "rankcse": RankCSE(teachers=(Teacher(TINY, 1.0),), rank="list_mle"),
+    "list_net": RankCSE(teachers=(Teacher(TINY, 1.0),), rank="list_net", temperature=0.1),
     "rankencoder": RankEncoder(base=TINY, select="last", corpus_size=100),
     "esimcse": ESimCSE(queue_size=100),
     "ct": CT(),
     "mixcse": MixCSE(negatives="both"),
 }
 DRAWN: dict[str, Method] = {  # these use the device's random numbers
-    "mocose": MoCoSE(),
+    "mocose": MoCoSE(queue_size=256),  # full after six steps
     "consert": ConSERT(),
     "dclr": DCLR(complement=TINY, select="last", objective="binary"),
     "pcl": PCL(deletion="value", positives="probability"),
@@ -57,15 +61,31 @@ OTHERS: dict[str, Method] = {
     "mlm": MLM(),
     "promptbert": PromptBERT(),
     "sncse": SNCSE(),
+    "diffcse": DiffCSE(generator=Pretrained("wiki-mini"), detection_weight=1.0),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(SimCSE):
+    """A method that divides its loss by the number of the step, an int."""
+
+    name: ClassVar[str] = "counting"
+
+    def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
+        head: Any = modules["head"]
+        head.steps = getattr(head, "steps", 0) + 1
+        (vectors,) = encode(batch["text"])
+        total = vectors.square().mean() / head.steps
+        return Loss(total, {"total": total})
 
 
 def padded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Encoder, "runs_packed", property(lambda self: False))
 
 
-def loop_on(device: str, method: str, store: Path) -> Loop:
-    trained = (METHODS | DRAWN | OTHERS)[method]
+def loop_on(device: str, method: str, store: Path, *, compiled: bool = False) -> Loop:
+    """Return a run's loop: ten batches of 24 an epoch, and one of 16."""
+    trained = (METHODS | DRAWN | OTHERS | {"counting": Counting()})[method]
     run = Run(
         method=trained,
         backbone=TINY,
@@ -73,8 +93,10 @@ def loop_on(device: str, method: str, store: Path) -> Loop:
         pooling=pooling_of(trained),
         template=template_of(trained),
         precision="bf16" if device == "cuda" else "fp32",
+        batch_size=24,
+        epochs=2,
     )
-    return Loop(replace(run, dropout=0.0), Execution(store, device=device))
+    return Loop(replace(run, dropout=0.0), Execution(store, device=device, compiled=compiled))
 
 
 class Waits(TorchDispatchMode):

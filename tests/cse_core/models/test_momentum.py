@@ -105,6 +105,8 @@ def test_the_state_has_the_copies_and_the_count_but_not_the_online_encoder() -> 
     perturb(encoder, 1)
     slow.update(0.5)
     slow.update(0.5)
+    assert type(slow.state_dict()["_extra_state"]) is int
+    assert "updates" not in slow.state_dict()
     again = Slow(encoder)
     again.follow(head)
     again.load_state_dict(saved_and_loaded(slow.state_dict()))
@@ -132,6 +134,7 @@ def test_the_queue_is_a_list_of_the_newest(size: int, batches: list[int], data: 
         queue.push(keys)
         kept.extend(keys.tolist())
         assert queue.newest.tolist() == list(kept)
+        assert queue.full == (len(kept) == size)
     again = Queue(size, 3)
     again.load_state_dict(saved_and_loaded(queue.state_dict()))
     assert torch.equal(again.newest, queue.newest)
@@ -144,6 +147,7 @@ def test_the_first_vectors_are_random_and_of_length_1() -> None:
     assert cosines.abs().max() < 0.6
     assert len(Queue(0, 3).newest) == 0
     empty = Queue(0, 3)
+    assert empty.full
     empty.push(torch.ones(2, 3))
     assert len(empty.newest) == 0
     with pytest.raises(ValueError, match=r"first must be in \[0, 3\], the queue's size, got 4"):
@@ -161,22 +165,37 @@ def test_what_is_held_can_be_pushed_over_before_the_backward_pass() -> None:
     assert torch.equal(torch.autograd.grad(loss, keys)[0], expected)
 
 
+def decay_at(start: float, step: int, total: int) -> float:
+    return cosine_decay(start, torch.tensor(step), total).item()
+
+
 @given(st.floats(0, 1), st.integers(0, 40), st.integers(1, 10))
 def test_the_decay_goes_along_a_cosine(start: float, step: int, half: int) -> None:
     total = 2 * half
-    assert cosine_decay(start, 0, total) == pytest.approx(start)
-    assert cosine_decay(start, total, total) == pytest.approx(1)
-    assert cosine_decay(start, half, total) == pytest.approx((1 + start) / 2)
-    assert cosine_decay(start, 2 * total - step, total) == pytest.approx(cosine_decay(start, step, total))
-    assert cosine_decay(0.0, step, 10**18) == 0
+    assert decay_at(start, 0, total) == pytest.approx(start)
+    assert decay_at(start, total, total) == pytest.approx(1)
+    assert decay_at(start, half, total) == pytest.approx((1 + start) / 2)
+    assert decay_at(start, 2 * total - step, total) == pytest.approx(decay_at(start, step, total))
+    assert decay_at(0.0, step, 10**18) == 0
     share = math.sin(math.pi * step / total / 2) ** 2  # (1 - cos x) / 2
-    assert cosine_decay(start, step, total) == pytest.approx(start + (1 - start) * share, abs=1e-12)
+    assert decay_at(start, step, total) == pytest.approx(start + (1 - start) * share, abs=1e-12)
 
 
 def test_the_published_schedules_ends() -> None:
     """At batch 256 the decay is 0.789 at the end, at batch 64 it has passed 1 and turned down."""
-    assert cosine_decay(0.75, 3_888, 15_000) == pytest.approx(0.789, abs=5e-4)
-    assert cosine_decay(0.75, 15_553, 15_000) == pytest.approx(0.9992, abs=5e-5)
+    assert decay_at(0.75, 3_888, 15_000) == pytest.approx(0.789, abs=5e-4)
+    assert decay_at(0.75, 15_553, 15_000) == pytest.approx(0.9992, abs=5e-5)
+
+
+def test_the_decay_moves_weights_as_a_float_does() -> None:
+    """Bit for bit: recorded runs had the decay as a float of Python."""
+    target, source = (torch.randn(64, generator=seeded(seed)) for seed in (1, 2))
+    for step in range(1, 16_000, 13):
+        number = 1 - (1 - 0.85) * (math.cos(math.pi * step / 15_000) + 1) / 2
+        decay = cosine_decay(0.85, torch.tensor(step), 15_000)
+        found, expected = (d * target + (1 - d) * source for d in (decay, number))
+        assert found.dtype == torch.float32
+        assert torch.equal(found, expected)
 
 
 def test_a_slow_copy_does_not_follow_by_itself() -> None:

@@ -157,7 +157,7 @@ def test_without_a_queue_the_keys_of_the_batch_are_all() -> None:
 def test_the_slow_branch_stands_still_at_the_end_of_its_steps() -> None:
     encoder = encoder_of()
     modules: Any = SHORT.modules(encoder, seeded()).train()
-    decays = [cosine_decay(0.5, step, 6) for step in range(1, 7)]
+    decays = [cosine_decay(0.5, torch.tensor(step), 6).item() for step in range(1, 7)]
     assert decays == sorted(decays)
     assert decays[-1] == 1
     for _ in range(5):
