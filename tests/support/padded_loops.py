@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cse_core.method import Batch, Encode, Loss, Method
@@ -79,6 +80,9 @@ class Counting(SimCSE):
         return Loss(total, {"total": total})
 
 
+WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "bincount")
+
+
 def padded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Encoder, "runs_packed", property(lambda self: False))
 
@@ -100,20 +104,47 @@ def loop_on(device: str, method: str, store: Path, *, compiled: bool = False) ->
 
 
 class Waits(TorchDispatchMode):
-    """Record the operations whose result or shape the CPU must know: each makes it wait until the GPU is idle."""
+    """Record the operations whose result or shape the CPU must know: each makes it wait until the GPU is idle.
+
+    Some methods call no operator for a tensor that is on the CPU already; these are recorded by name.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
+        self.calls = Calls(self.names)
+
+    def __enter__(self) -> Self:
+        self.calls.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        super().__exit__(exc_type, exc_val, exc_tb)
+        self.calls.__exit__(exc_type, exc_val, exc_tb)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
+        name, named = func.overloadpacket.__name__, kwargs or {}
         by_mask = name.startswith("index") and any(
             isinstance(index, torch.Tensor) and index.dtype == torch.bool
             for part in args
             if isinstance(part, (list, tuple))
             for index in part
         )
-        if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select", "equal") or "unique" in name:
+        copied = name == "_to_copy" and named.get("device") and named.get("dtype") in (None, args[0].dtype)
+        unsized = name == "repeat_interleave" and named.get("output_size") is None
+        if by_mask or copied or unsized or name in WAITING or "unique" in name:
             self.names.append(name)
+        return func(*args, **named)
+
+
+class Calls(TorchFunctionMode):
+    """Record calls of methods that copy a tensor to the CPU."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("tolist", "cpu", "numpy", "__array__"):
+            self.names.append(func.__name__)
         return func(*args, **(kwargs or {}))
