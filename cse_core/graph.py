@@ -64,7 +64,8 @@ def _draw(
     return numbers
 
 
-@torch.library.custom_op("cse::draw", mutates_args=())
+# A CUDA graph can't hold it, as it sets a generator's state on the CPU: the parts before and after it are graphs.
+@torch.library.custom_op("cse::draw", mutates_args=(), tags=[torch.Tag.cudagraph_unsafe])
 def _draw_by_state(
     state: Tensor, kind: str, shape: Sequence[int], limits: Sequence[int], dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:

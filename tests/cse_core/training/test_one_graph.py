@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from queue import Queue
+from threading import current_thread
 from typing import Any, cast
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 
 from cse_core.data.batches import Batches, BatchesAhead, widths_for
 from cse_core.graph import GeneratorState, rand, randint, randn, randperm
+from cse_core.method import Batch
 from cse_core.training.loop import compiled_loss
 from tests.support.padded_loops import DRAWN, METHODS, OTHERS, Waits, loop_on, padded
 
@@ -76,6 +79,10 @@ def test_a_packed_pass_is_not_compiled(cache: Path, tmp_path: Path) -> None:
         compiled_loss(loop.run, loop.encoder)
 
 
+def test_draws_stay_outside_of_cuda_graphs() -> None:
+    assert torch.Tag.cudagraph_unsafe in torch.ops.cse.draw.default.tags
+
+
 @pytest.mark.parametrize("graph", [False, True])
 def test_a_generators_state_draws_as_the_generator_does(graph: bool) -> None:
     def draws(generator: torch.Generator) -> list[torch.Tensor]:
@@ -115,14 +122,26 @@ def test_batches_have_at_most_three_widths(longest: int, widths: tuple[int, ...]
 
 
 @pytest.mark.slow
-def test_batches_made_ahead_are_the_same(cache: Path, tmp_path: Path) -> None:
+def test_batches_made_ahead_are_the_same(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches: Batches = loop_on("cpu", "simcse", tmp_path).batches
+    made, by_step = Queue[tuple[int, str]](), batches.at
+
+    def noted(step: int) -> Batch:
+        made.put((step, current_thread().name))
+        return by_step(step)
+
+    monkeypatch.setattr(batches, "at", noted)
     ahead = BatchesAhead(batches)
-    for step in (0, 1, 2, 7, 8, 3, 3):
-        found, expected = ahead.at(step), batches.at(step)
+    assert made.get(timeout=60)[0] == 0  # before any is asked for
+    for step, new in ((0, [1]), (1, [2]), (2, [3]), (7, [7, 8]), (8, [9]), (3, [3, 4]), (3, [3, 4])):
+        found, expected = ahead.at(step), by_step(step)
+        steps, threads = zip(*(made.get(timeout=60) for _ in new), strict=True)
+        assert [*steps] == new
+        assert current_thread().name not in threads
         assert torch.equal(found.rows, expected.rows)
         assert torch.equal(found["text"].ids, expected["text"].ids)
         assert found.generator.initial_seed() == expected.generator.initial_seed()
+    assert made.empty()
 
 
 @pytest.mark.slow
