@@ -199,7 +199,8 @@ class Loop:
         if precision == "fp16" and device == "cpu":
             return ["precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"]
         if precision == "bf16" and device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-            return ["precision bf16 is slow on this GPU, which has no bf16: fp16 is faster, and another run"]
+            other = "with fp16 it is faster, and another run, which a study of your own can declare: docs/own_study.md"
+            return [f"precision bf16 is slow on this GPU, which has no bf16; {other}"]
         return []
 
     def checkpoint_activations(self) -> None:

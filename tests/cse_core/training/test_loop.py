@@ -436,6 +436,28 @@ def test_a_run_too_large_for_memory_in_any_case_is_named(tmp_path: Path, monkeyp
         train(TINY, tmp_path, rules=KEEP)
 
 
+def test_bf16_on_a_gpu_without_it_says_what_else_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said before anything is loaded or computed."""
+
+    def supported(*, including_emulation: bool) -> bool:
+        return including_emulation
+
+    def load(*_: object) -> Encoder:
+        raise InterruptedError
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    monkeypatch.setattr(loop_module, "_starting_encoder", load)
+    for device, precision in (("cuda", "bf16"), ("cuda", "fp16"), ("cuda", "fp32"), ("cpu", "bf16"), ("cpu", "fp32")):
+        run = replace(RUN, precision=precision)
+        with pytest.raises(InterruptedError):
+            Loop(run, Execution(tmp_path, device=device))
+        said = f"run {run.key}: precision bf16 is slow on this GPU, which has no bf16; with fp16 it is faster"
+        assert (said in caplog.text) == ((device, precision) == ("cuda", "bf16"))
+        caplog.clear()
+
+
 def test_computing_activations_twice_keeps_less_of_them() -> None:
     encoder = Encoder.from_pretrained("wiki-mini").train()
     tokens = pad(encoder.tokenise([f"sentence number {i} of a few" for i in range(16)]), encoder.pad_id)
