@@ -101,6 +101,7 @@ class Execution:
     """Where and how runs are trained; it does not enter their keys.
 
     `compiled` turns the loss into one torch.compile graph, on a GPU; the CPU has a handwritten pass (packed_forward).
+    Dropout then draws other random numbers.
     A run's state is saved every `save_seconds`.
     """
 

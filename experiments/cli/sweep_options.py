@@ -51,7 +51,8 @@ class RayOptions(SharedOptions):
     gpus_per_run: float = 1.0
     """Share of a GPU for each run, or a whole number of GPUs. Ignored on CPUs."""
     compiled: bool = False
-    """Use torch.compile for training on GPUs: it takes minutes at the start and pays off in long runs."""
+    """Use torch.compile for training on GPUs: it takes minutes at the start and pays off in long runs. Dropout then
+    draws other random numbers, so scores are those of another draw (docs/gpu.md)."""
     address: str = os.environ.get("CSE_RAY", "local")
     """Address of the Ray cluster: `auto` on one of its machines, `local` for this machine. If not given: CSE_RAY."""
     shared: str = os.environ.get("CSE_SHARED", "")

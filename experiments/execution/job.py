@@ -192,7 +192,11 @@ def _remember_environment(run: Run, execution: ExecutionSettings) -> None:
 
 def _write_environment(run: Run, execution: ExecutionSettings) -> None:
     path = execution.store / run.key / ENVIRONMENT
-    atomic_write(path, json.dumps(environment(execution.device, execution.threads)))
+    atomic_write(path, json.dumps(_environment(execution)))
+
+
+def _environment(execution: ExecutionSettings) -> dict[str, str]:
+    return environment(execution.device, execution.threads, compiled=execution.compiled)
 
 
 def _trained_with(folder: Path, present: Mapping[str, str]) -> Mapping[str, str]:
@@ -257,7 +261,7 @@ def _description(job: Job, history: History, execution: ExecutionSettings) -> di
         "kept": {rule: asdict(kept) for rule, kept in history.kept.items()},
         "skipped_steps": history.skipped,
         "data": history.data,
-        "environment": _trained_with(execution.store / job.key, environment(execution.device, execution.threads)),
+        "environment": _trained_with(execution.store / job.key, _environment(execution)),
     }
 
 

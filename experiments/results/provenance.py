@@ -15,8 +15,8 @@ UNKNOWN = "unknown"  # for what was recorded without an environment
 
 
 @cache
-def environment(device: str, threads: int) -> dict[str, str]:
-    """Return the commit, library versions and hardware, as a flat dict."""
+def environment(device: str, threads: int, *, compiled: bool = False) -> dict[str, str]:
+    """Return the commit, library versions, hardware, and whether training steps are compiled, as a flat dict."""
     import transformers  # lazy: slow import
 
     cuda = device.startswith("cuda")
@@ -31,6 +31,7 @@ def environment(device: str, threads: int) -> dict[str, str]:
         "blas": blas(),
         "cuda": str(torch.version.cuda) if cuda else "",
         "tf32": str(torch.backends.cuda.matmul.allow_tf32) if cuda else "",
+        "compiled": str(compiled) if cuda else "",
     }
 
 

@@ -81,6 +81,13 @@ def test_the_environment_names_the_kernels_of_both_openblas_libraries() -> None:
         assert f"{library['internal_api']} {library['version']} {library['architecture']}" in found["blas"]
 
 
+def test_the_environment_says_on_a_gpu_whether_steps_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    fresh = environment.__wrapped__  # what it returns is kept, and there is no GPU here
+    assert [fresh("cuda", 1, compiled=compiled)["compiled"] for compiled in (True, False)] == ["True", "False"]
+    assert environment("cpu", 1)["compiled"] == ""
+
+
 @pytest.mark.slow
 def test_another_kernel_is_another_environment() -> None:
     script = "from experiments.results.provenance import blas; print(blas())"
