@@ -130,7 +130,8 @@ class Waits(TorchDispatchMode):
             if isinstance(part, (list, tuple))
             for index in part
         )
-        copied = name == "_to_copy" and named.get("device") and named.get("dtype") in (None, args[0].dtype)
+        moved = named.get("device") and not named.get("non_blocking")  # GradScaler copies its scale without waiting
+        copied = name == "_to_copy" and moved and named.get("dtype") in (None, args[0].dtype)
         unsized = name == "repeat_interleave" and named.get("output_size") is None
         if by_mask or copied or unsized or name in WAITING or "unique" in name:
             self.names.append(name)
