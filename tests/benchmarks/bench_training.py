@@ -56,7 +56,7 @@ def test_a_simcse_step_against_its_peer_and_the_matmul_rate(
     model: str, precision: str, real_data: Path, tmp_path: Path
 ) -> None:
     torch.set_num_threads(THREADS)
-    of_fp32 = measure.matmul_rate(DTYPES[precision]) / measure.matmul_rate(torch.float32)
+    of_fp32 = measure.matmul_rate(DTYPES[precision], size=256) / measure.matmul_rate(torch.float32, size=256)
     if of_fp32 < 0.5:
         pytest.skip(f"{precision} runs at {of_fp32:.2f} of fp32's rate on this processor, which nobody would use")
     run = small_run(MODELS[model], precision)

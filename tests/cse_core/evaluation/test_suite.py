@@ -95,8 +95,9 @@ def test_an_unknown_name_is_met_with_the_known_ones() -> None:
     "groups",
     [
         ("stsb", "sts13_disjoint", "dev", "stsb_test_groups", "cr", "mrpc_fast", *FAST_GEOMETRY),
-        (*GROUPS.keys() - {"neighbours", "geometry"}, *FAST_GEOMETRY),
+        pytest.param((*GROUPS.keys() - {"neighbours", "geometry"}, *FAST_GEOMETRY), marks=pytest.mark.nightly),
     ],
+    ids=["some", "all"],
 )
 @pytest.mark.slow
 def test_everything_asked_for_is_embedded_once_recorded_tasks_first(

@@ -34,6 +34,7 @@ from cse_core.models.pretrained import ASSETS, RECORDED, encoder_hash, resolve, 
 from cse_core.run import Pretrained
 from experiments.plan.pilots import MINILM
 from experiments.schema.scales import WIKI_MINI, WIKI_TINY
+from tests.support import forked
 from tests.support.encoders import wiki_tiny
 from tests.support.hub_server import hub_environment, hub_server
 
@@ -263,7 +264,7 @@ def test_bert_by_nothing_but_its_vocabulary(folder: Path) -> None:
 def test_evaluate_prints_one_sentence(folder: Path, tmp_path: Path) -> None:
     content("model.safetensors", lambda old: old[:-100])(folder)
     command = [sys.executable, "experiments/evaluate.py", str(folder), "--tasks", "synthetic"]
-    done = subprocess.run([*command, "--mlruns", str(tmp_path / "mlruns")], capture_output=True, text=True, timeout=600)
+    done = forked.run([*command, "--mlruns", str(tmp_path / "mlruns")])
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith(f"error: {folder}/model.safetensors: cut short or damaged")
