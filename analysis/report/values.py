@@ -314,6 +314,7 @@ VALUES: dict[str, Value] = {
     "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", "sts_disjoint_avg"),
     "one.ListMLE.over-teacher": taught_by("SimCSE of eight epochs", "one epoch", simcse="8 epochs"),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
+    "D1.SimCSE.seeds": Value(lambda record: len(cell(record, "plan2-quality", "SimCSE", scale="minilm").scores), 0),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
     "rank.larger": mean("plan-ranks", "RankEncoder, 8 epochs", "rank_larger", 0),
