@@ -47,7 +47,7 @@ def usage() -> str:
 def run_script(module: str) -> None:
     """Import a script as a module and run its command; Ctrl-C during the imports, which take a second, prints one line.
 
-    A script begins with this call, so nothing below it runs twice. Later its command itself says how to resume.
+    A script begins with this call. Its command ends the process, so nothing below runs twice, and says how to resume.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored, as under nohup
         signal.signal(signal.SIGINT, _end)

@@ -187,8 +187,7 @@ class Run:
 
     @cached_property
     def _nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
-        found = parts_of(self.method, Run)
-        return tuple(dict.fromkeys((run, getattr(owner, "select", "last")) for run, owner in found))
+        return tuple(dict.fromkeys((run, rule_of(owners)) for run, owners in parts_of(self.method, Run)))
 
     def required_checkpoints(self) -> dict["Run", tuple[str, ...]]:
         """Return all runs that must be trained before this one, including teachers' teachers, in order of training.
@@ -216,19 +215,24 @@ class Run:
         return {k: _readable(v) for k, v in (_non_defaults(self.method) | outer).items()}
 
 
-def parts_of(value: Any, *kinds: type, owner: object = None) -> Iterator[tuple[Any, object]]:
-    """Yield the instances of some classes in a value, in order, each with the dataclass that has it in a field.
+def parts_of(value: Any, *kinds: type, owners: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yield the instances of some classes in a value, in order, each with the dataclasses around it, innermost first.
 
     Tuples and dataclasses are searched, but not what is found.
     """
     if isinstance(value, kinds):
-        yield value, owner
+        yield value, owners
     elif isinstance(value, tuple):
         for item in value:
-            yield from parts_of(item, *kinds, owner=owner)
+            yield from parts_of(item, *kinds, owners=owners)
     elif is_dataclass(value):
         for field in fields(value):
-            yield from parts_of(getattr(value, field.name), *kinds, owner=value)
+            yield from parts_of(getattr(value, field.name), *kinds, owners=(value, *owners))
+
+
+def rule_of(owners: tuple[Any, ...]) -> str:
+    """Return the selection rule of a nested run: `select` of the innermost dataclass around it that has one."""
+    return next((owner.select for owner in owners if hasattr(owner, "select")), "last")
 
 
 def key_of(content: dict[str, Any]) -> str:

@@ -174,7 +174,7 @@ def test_an_interrupted_session_leaves_no_process_and_is_resumed(tmp_path: Path)
     """A real one, ended by SIGTERM once pre-training has tokenised its sentences; the next one completes that stage."""
     command = [sys.executable, gpu_session.__file__, "--minutes", "9", "--out", str(tmp_path), "--device", "cpu"]
     command += ["--tiny", "--stages", "backbone"]
-    kept = tmp_path / "tiny/backbone/rows.pt"
+    kept = tmp_path / "tiny/backbone/rows of 2000 lines of synthetic.pt"
     first = subprocess.Popen(command, cwd=gpu_session.ROOT, stdout=subprocess.PIPE, text=True)
     until(kept.exists)
     assert len(processes_of(tmp_path)) == 2

@@ -200,7 +200,7 @@ class Loop:
         if precision == "fp16" and device == "cpu":
             return ["precision fp16 is slow on a CPU: fp32 is many times as fast, and another run"]
         if precision == "bf16" and device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-            other = "with fp16 it is faster, and another run, which a study of your own can declare: docs/own_study.md"
+            other = "with fp16 it is faster, and another run: run.py --precision fp16, or a study of your own"
             return [f"precision bf16 is slow on this GPU, which has no bf16; {other}"]
         return []
 

@@ -128,7 +128,7 @@ class EstimateOptions(StudyOptions):
     price: float = 0.0
     """Price of a GPU-hour."""
     seconds_per_run: float | None = None
-    """Training time of every run in seconds, instead of measured times and the papers'."""
+    """Training time of every run by itself on a GPU, in seconds, instead of measured times and the papers'."""
 
 
 AnyStudies = TypeVar("AnyStudies", bound=StudyOptions)

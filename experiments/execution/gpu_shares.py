@@ -67,7 +67,7 @@ def slowdown(measured: Shares, model: str, runs: int) -> float | None:
     found = [
         float(np.interp(runs, [share.runs for share in shares], [share.slowdown for share in shares]))
         for (_, name), shares in measured.items()
-        if name == model and runs <= shares[-1].runs
+        if name == model and shares[0].runs <= runs <= shares[-1].runs
     ]
     return max(found, default=None)
 

@@ -184,10 +184,17 @@ def _remember_environment(run: Run, execution: ExecutionSettings) -> None:
     folder = execution.store / run.key
     if not any((folder / name).is_file() for name in (STATE, HISTORY)):
         _write_environment(run, execution)
-    before = (read_json(folder / ENVIRONMENT) or {}).get("threads", str(execution.threads))
+    saved = read_json(folder / ENVIRONMENT) or {}
+    before = saved.get("threads", str(execution.threads))
     if before != str(execution.threads) and execution.device == "cpu":
         text = "run %s: trained so far with threads=%s, now %d: the last bits of its weights depend on it"
         logger.warning(text, run.key, before, execution.threads)
+    now = _environment(execution)["compiled"]
+    if saved.get("compiled", now) != now and (folder / STATE).is_file():
+        atomic_write(folder / ENVIRONMENT, json.dumps(saved | {"compiled": "in part"}))
+        logger.warning(
+            "run %s: trained so far with compiled=%s, now %s: dropout differs", run.key, saved["compiled"], now
+        )
 
 
 def _write_environment(run: Run, execution: ExecutionSettings) -> None:

@@ -121,7 +121,8 @@ class Manifest:
             match = LINE.fullmatch(line)
             if not match or i > len(lines):  # the last line must end too
                 raise ChangedFileError(
-                    f"{self.path}, line {i}: expected a SHA-256, two spaces, a name and a line end. Restore the file"
+                    f"{self.path}, line {i}: expected a SHA-256, two spaces, a name and a line end. Restore the file; "
+                    "make_tables.py --accept writes one of the files as they are"
                 )
             digest, name = match.groups()
             entries[name] = digest

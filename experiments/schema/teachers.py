@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cse_core.run import Pretrained, Run, parts_of
+from cse_core.run import Pretrained, Run, parts_of, rule_of
 
 
 def teachers_of(encoder: Run | Pretrained) -> str:
@@ -15,10 +15,11 @@ def teachers_of(encoder: Run | Pretrained) -> str:
 
 
 def _teachers(run: Run) -> Iterator[str]:
-    for teacher, owner in parts_of(run.method, Run, Pretrained):
+    for teacher, owners in parts_of(run.method, Run, Pretrained):
+        owner = owners[0]
         weight, scorer = getattr(owner, "weight", None), getattr(owner, "scorer", None)
         more = ("" if weight is None else f" x{weight!r}") + (f" by {scorer}" if scorer else "")
         if isinstance(teacher, Run):
-            yield f"{teacher.key}/{getattr(owner, 'select', 'last')}{more}"
+            yield f"{teacher.key}/{rule_of(owners)}{more}"
         elif hasattr(owner, "select"):  # otherwise it teaches nothing, such as DiffCSE's generator
             yield f"{teacher.name}:{teacher.sha256[:12]}{more}"

@@ -141,17 +141,16 @@ def main(options: Options) -> int:
     data = data.resolve() if data else None
     store = options.encoders.resolve() / "store"
     os.environ[ENCODERS] = str(options.encoders.resolve())  # also for the processes that train
-    make_needed(options, rows, data)
     execution = ExecutionSettings(store, data, device=options.device)
     ended = [] if options.again else [line for line in read_lines(options.table) if line["scored"]]
     if options.missing:
         ended += [line for line in read_lines() if line["scored"]]
-    recorded = set(map(identity, ended))
-    failed = 0
-    for i, row in enumerate(rows):
-        line = forecast_line(row, layers=options.layers, on=options.device)
-        if identity(as_text(line)) in recorded:
-            continue
+    recorded, failed = set(map(identity, ended)), 0
+    forecasts = [(row, forecast_line(row, layers=options.layers, on=options.device)) for row in rows]
+    rows = [row for row, line in forecasts if identity(as_text(line)) not in recorded]
+    lines = [line for _, line in forecasts if identity(as_text(line)) not in recorded]
+    make_needed(options, rows, data)
+    for i, (row, line) in enumerate(zip(rows, lines, strict=True)):
         line = rehearse_row(row, line, execution, kill=not options.studies, compare=row.name in options.compare)
         add_line(line, options.table)
         console.print(f"{i + 1} of {len(rows)}: {summary(line)}", highlight=False)

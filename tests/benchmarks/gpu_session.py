@@ -10,10 +10,10 @@ step makes the exit status 1, blocks only steps that would say nothing without i
 session. Ctrl-C or SIGTERM ends the running step; finished steps are kept. No network is needed.
 
 right      the tests on a GPU; two runs and a killed one compared bit by bit, also with deterministic algorithms
-backbone   pre-training of a BERT of 12 layers of 384, over as many sessions as it takes
 speed      steps eager, compiled and without CUDA graphs; another trainer; runs that share the card
 scores     scores of SimCSE in fp32, bf16 and fp16
 rehearsal  rows of the rehearsal that no GPU has measured yet
+backbone   pre-training of a BERT of 12 layers of 384, over as many sessions as it takes, if FOLDER is kept between them
 """
 
 import json
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -35,8 +36,8 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-W"
 BENCHMARKS = (*PYTEST, "-s", "-o", "python_files=bench_*.py")
 BENCH_GPU = "tests/benchmarks/bench_gpu.py"
 UNFINISHED = 75  # exit status of a step that the next session continues
-Stage = Literal["right", "backbone", "speed", "scores", "rehearsal"]
-STAGES: tuple[Stage, ...] = ("right", "backbone", "speed", "scores", "rehearsal")
+Stage = Literal["right", "speed", "scores", "rehearsal", "backbone"]
+STAGES: tuple[Stage, ...] = ("right", "speed", "scores", "rehearsal", "backbone")
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,9 @@ def run_step(step: Step, limit: float, options: Options) -> str:
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            if process.poll() is None:
+            with suppress(ProcessLookupError):  # none is left
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
     if code == 0 and "pytest" in command and not re.search(r"\b\d+ passed", said.read_text(errors="replace")):
         return "failed: all of its tests were skipped"
     if step.fills and code in (None, UNFINISHED):

@@ -140,7 +140,7 @@ def share_of_card(model: str, runs: int, speedup: float, gib: float, card: float
     """
     print(f"\n{runs} runs of {model} at once: {speedup:.2f} times the work of one, {gib:.2f} of {card:.0f} GiB each")
     found = {"model": model, "runs": runs, "speedup": speedup, "gib": gib, "card_gib": card, "busy": busy}
-    _keep("shares", ["model", "runs"], [found], device)
+    _keep("shares", ["machine", "model", "runs"], [found], device)
     return speedup
 
 

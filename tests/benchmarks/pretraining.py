@@ -303,7 +303,7 @@ def main(options: Options) -> int:
         ids = encoder.tokenise(sentences(corpus, options.data)["text"][:])
         return pack(ids, settings.width, settings.longest, encoder.pad_id, settings.seed)
 
-    rows = kept_rows(options.out / "rows.pt", tokenised)
+    rows = kept_rows(options.out / f"rows of {corpus.lines} lines of {corpus.name}.pt", tokenised)
     left = options.seconds - (time.monotonic() - started) - (2 if options.tiny else ENDING)
     reached = pretrain(
         settings,

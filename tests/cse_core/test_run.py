@@ -140,6 +140,17 @@ def test_another_value_of_a_nested_run_moves_the_key() -> None:
     assert len(keys) == 3 + len(FIELDS) + 2
 
 
+def test_the_rule_of_a_nested_run_is_that_of_the_innermost_dataclass_with_one() -> None:
+    taught = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 64))
+    weighted = make_dataclass("Weighted", ["encoder", "weight"], frozen=True)
+    chosen = make_dataclass("Chosen", ["encoder", "select"], frozen=True)
+    fields_of = [("teachers", tuple, ()), ("select", str, "stsb_dev")]
+    mixed = make_dataclass("Mixed", fields_of, bases=(SimCSE,), frozen=True, kw_only=True)
+    other = replace(taught, seed=7)
+    method = mixed(teachers=(weighted(taught, 1.0), weighted(chosen(other, "avg"), 1.0)))
+    assert replace(taught, method=method).nested_checkpoints() == ((taught, "stsb_dev"), (other, "avg"))
+
+
 def test_versions_move_the_keys_of_all_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def keys() -> list[str]:  # of new runs: one computes its key once
         return [run.key for run in (replace(BASE), taught(replace(BASE)), taught(Pretrained("wiki-mini")))]

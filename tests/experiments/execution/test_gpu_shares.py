@@ -8,6 +8,7 @@ import tyro
 from experiments.estimate import EstimateOptions, main
 from experiments.execution import gpu_shares
 from experiments.execution.gpu_shares import best_share, describe_shares, read_shares, slowdown
+from tests.benchmarks import measure
 
 SHARES = """model,runs,speedup,gib,card_gib,busy,machine
 2 layers of 128,1,1,0.9,80,0.2,A card
@@ -51,6 +52,23 @@ def test_a_run_takes_as_much_longer_as_was_measured(measured: Path) -> None:
     assert slowdown(shares, "12 layers of 768", 2) == pytest.approx(2 / 1.02)
     assert slowdown(shares, "12 layers of 768", 4) is None
     assert slowdown(shares, "6 layers of 256", 2) is None
+
+
+def test_a_second_card_keeps_the_first_ones_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CSE_BENCH", str(tmp_path))
+    for machine, most in (("A card", 16), ("Another card", 4)):
+        about = {"device": machine}
+        monkeypatch.setattr(measure, "environment", lambda *_, about=about: about)
+        for runs in (1, 2, 4, 8, 16)[: most.bit_length()]:
+            measure.share_of_card("a model", runs, runs**0.5, 1.0, 80.0, 0.5, "cuda")
+    shares = read_shares(tmp_path / "shares.csv")
+    assert {machine: [share.runs for share in found] for (machine, _), found in shares.items()} == {
+        "A card": [1, 2, 4, 8, 16],
+        "Another card": [1, 2, 4],
+    }
+    assert slowdown(shares, "a model", 2) == pytest.approx(2**0.5, rel=1e-5)
+    only_many = {name: found[2:] for name, found in shares.items()}
+    assert slowdown(only_many, "a model", 2) is None
 
 
 def test_without_measurements_the_advice_says_so(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from cse_core.models.pretrained import ASSETS
 from cse_core.run import Corpus, Pretrained
 from experiments.evaluate import Options
 from experiments.evaluate import main as evaluate
+from experiments.execution import job as jobs
 from experiments.execution.job import ENVIRONMENT, ExecutionSettings, Job, Scoring, execute, load_encoder
 from experiments.results import csv_record
 from experiments.results.run_arrays import read_pair_scores
@@ -227,6 +228,20 @@ class TestWeights:
         same = again["kept"] == first["kept"]  # as on a machine with one core
         assert again["environment"]["threads"] == ("1" if same else "2")
         assert {cell["task"] for cell in again["cells"]} == ({"synthetic_dev", "phrases"} if same else {"phrases"})
+
+
+@pytest.mark.parametrize("state", [False, True])
+def test_a_run_that_is_compiled_in_part_says_so(
+    state: bool, tmp_path: Path, quiet: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: the environment of a CPU has no such setting."""
+    monkeypatch.setattr(jobs, "environment", lambda device, threads, compiled: {"compiled": str(compiled)})
+    folder = tmp_path / TINY.key
+    jobs._remember_environment(TINY, ExecutionSettings(tmp_path, compiled=True))
+    (folder / ("state.pt" if state else "history.json")).write_text("")
+    jobs._remember_environment(TINY, ExecutionSettings(tmp_path))
+    assert json.loads((folder / ENVIRONMENT).read_text())["compiled"] == ("in part" if state else "True")
+    assert any("trained so far with compiled=True, now False" in text for text in quiet.messages) == state
 
 
 def test_saved_embeddings_are_of_one_device_and_number_of_threads(tmp_path: Path) -> None:

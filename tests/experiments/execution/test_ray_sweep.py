@@ -88,7 +88,9 @@ def kills(config: Mapping[str, str], jobs: Mapping[str, Job], execution: Executi
     label, number = jobs[config["key"]].label, execution.store / "number"
     if label == "short":
         number.write_text(str(os.getpid()))
+        until(lambda: (execution.store / "teacher.there").exists())  # on the other worker, which may start late
     if label == "teacher":
+        (execution.store / "teacher.there").touch()
         (short,) = [key for key, each in jobs.items() if each.label == "short"]
         until(lambda: (execution.store / short).exists())
         time.sleep(3)
