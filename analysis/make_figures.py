@@ -220,8 +220,9 @@ def main(
     )
     written = write(chosen, mlruns)
     if not studies:
-        written += make_summaries(scale, mlruns=mlruns, figures=figures)
-        Manifest(figures.parent).accept(written)
+        summaries = make_summaries(scale, mlruns=mlruns, figures=figures)
+        Manifest(figures.parent).accept(summaries)
+        written += summaries
     summary = f"{counted(len(written), 'file')} made; a study without data has none"
     print("\n".join([*map(str, written), summary]))
     return 0

@@ -147,10 +147,10 @@ def main(options: Options) -> int:
         ended += [line for line in read_lines() if line["scored"]]
     recorded, failed = set(map(identity, ended)), 0
     forecasts = [(row, forecast_line(row, layers=options.layers, on=options.device)) for row in rows]
-    rows = [row for row, line in forecasts if identity(as_text(line)) not in recorded]
-    lines = [line for _, line in forecasts if identity(as_text(line)) not in recorded]
+    left = [(row, line) for row, line in forecasts if identity(as_text(line)) not in recorded]
+    rows = [row for row, _ in left]
     make_needed(options, rows, data)
-    for i, (row, line) in enumerate(zip(rows, lines, strict=True)):
+    for i, (row, line) in enumerate(left):
         line = rehearse_row(row, line, execution, kill=not options.studies, compare=row.name in options.compare)
         add_line(line, options.table)
         console.print(f"{i + 1} of {len(rows)}: {summary(line)}", highlight=False)
