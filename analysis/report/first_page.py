@@ -68,7 +68,8 @@ def findings_block(choose: Choose, plan: PlanVerdicts, simcse: Seeds) -> str:
         _leakage(choose("overlap")[0]),
         f"**Averages.** {len(report_blocks.averages_grid().rows)} printed averages are not the mean of their row; "
         f"{len(report_blocks.copies_grid().rows)} rows repeat values of another backbone; "
-        f"{len(report_blocks.mismatches_grid().rows)} rows differ between two papers.",
+        f"{len(report_blocks.mismatches_grid().rows)} rows differ between two papers. "
+        "An error that is copied counts each time.",
         _reruns(),
         _test_sentences(plan, choose("baselines")[0]),
         _choosing(simcse),
