@@ -103,7 +103,8 @@ def test_a_printed_gain_follows_from_the_records_scores(name: str, scores: pd.Da
 def test_a_gain_is_at_the_weight_that_is_said(name: str, weight: float) -> None:
     study, label, _ = next(found for key, found in PAIRED.items() if key.split()[0] == name)
     row = next(row for row in catalogue.single(study, "small").rows if row.label == label)
-    assert isinstance(row.encoder, Run) and isinstance(row.encoder.method, RankEncoder)
+    assert isinstance(row.encoder, Run)
+    assert isinstance(row.encoder.method, RankEncoder)
     assert row.encoder.method.rank_weight == weight
 
 

@@ -45,6 +45,7 @@ def test_knowing_costs_what_is_said() -> None:
     assert len(jobs) == runs
     assert round(sum(each or 0.0 for each in seconds) / 3600) == hours
     assert hours * price == cost
+    assert f"take {runs} runs, {hours} GPU-hours" in " ".join((ROOT / "REPORT.md").read_text().split())
 
 
 def test_the_citation_is_that_of_the_file() -> None:
