@@ -35,19 +35,19 @@ HARMS = dict.fromkeys(
 SD = 0.84  # over seeds, of re-runs of SimCSE on BERT-base
 
 
-def made_up(study: Study, gains: Mapping[str, float], draw: int, seeds: int) -> Results:
+def made_up(study: Study, gains: Mapping[str, float], seeds: int) -> Results:
     """Return the study with a score of each run: SimCSE's 75, its row's gain, and noise of its own key."""
     lines = lines_of(study)
     rows: dict[str, Row] = {key: row for row in study.rows for key in row.keys().values()}
     chosen = {key for row in study.rows for key in list(row.keys().values())[:seeds]}
-    noise = {key: np.random.default_rng([draw, zlib.crc32(key.encode())]).normal(0, SD) for key in rows}
+    noise = {key: np.random.default_rng([1, zlib.crc32(key.encode())]).normal(0, SD) for key in rows}
     points = lines["key"].map({key: 75 + gains.get(row.label, 0.0) + noise[key] for key, row in rows.items()})
     lines["score"] = points / 100
     return join(study, lines[lines["key"].isin(chosen)])
 
 
-def judged(gains: Mapping[str, float], *, draw: int = 1, seeds: int = 10) -> dict[str, Verdict]:
-    studies = tuple(made_up(single(name, "paper"), gains, draw, seeds) for name in FIRST)
+def judged(gains: Mapping[str, float], *, seeds: int = 10) -> dict[str, Verdict]:
+    studies = tuple(made_up(single(name, "paper"), gains, seeds) for name in FIRST)
     return {verdict.contrast.name: verdict for verdict in PlanVerdicts(studies).contrasts}
 
 
@@ -57,9 +57,8 @@ def plan_at(scale: str) -> tuple[Study, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draw", [1, 2, 3])
-def test_gains_of_the_published_size_are_better(draw: int) -> None:
-    verdicts = judged(GAINS | HELPS | HARMS, draw=draw)
+def test_gains_of_the_published_size_are_better() -> None:
+    verdicts = judged(GAINS | HELPS | HARMS)
     assert {verdicts[claim].word for claim in ("R1", "W1")} == {BETTER}
     for one in (verdicts[claim] for claim in HEADLINES.values()):
         assert one.word != NOT_TESTABLE
@@ -68,9 +67,8 @@ def test_gains_of_the_published_size_are_better(draw: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draw", [1, 2, 3])
-def test_no_gain_is_not_better(draw: int) -> None:
-    verdicts = judged(HELPS | HARMS, draw=draw)
+def test_no_gain_is_not_better() -> None:
+    verdicts = judged(HELPS | HARMS)
     assert {verdicts[claim].word for claim in HEADLINES.values()}.isdisjoint({BETTER, NOT_TESTABLE})
 
 
@@ -115,7 +113,7 @@ def test_first_claims_and_controls_are_corrected_for_one_another_only() -> None:
 def test_a_looks_share_is_of_the_seeds_of_the_scales_last_look(
     scale: str, study: str, claim: str, shares: list[float]
 ) -> None:
-    results = made_up(single(study, scale), {}, draw=1, seeds=20)
+    results = made_up(single(study, scale), {}, seeds=20)
     (contrast,) = (each for each in results.study.contrasts if each.claim == claim)
     assert list(_looks(results, contrast)) == shares
 

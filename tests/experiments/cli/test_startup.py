@@ -66,19 +66,26 @@ def seconds_of(*arguments: str) -> tuple[float, str]:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, done.stdout.decode()
 
 
+@pytest.fixture(scope="module")
+def imports() -> list[float]:
+    """Times of the imports, with the newest last."""
+    return [seconds_of("-c", "import torch, pandas")[0]]
+
+
 @pytest.mark.parametrize(
     ("calls", "slow"),
     [(COMMANDS, SLOW | {"pandas"}), (LISTED, SLOW), (ANALYSIS, SLOW)],
     ids=["runs", "list", "analysis"],
 )
 @pytest.mark.slow
-def test_help_and_refusals_come_at_once(calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str]) -> None:
+def test_help_and_refusals_come_at_once(
+    calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str], imports: list[float]
+) -> None:
     """Several calls in one process, so that each by itself takes less than their sum.
 
     Other processes on the same core stretch processor time by up to a half, so times of the same moment are compared:
     the imports before and after the calls, up to three times in turn.
     """
-    imports = [seconds_of("-c", "import torch, pandas")[0]]
     ratios: list[float] = []
     while len(ratios) < 3 and not (ratios and min(ratios) < IMPORTS):
         seconds, output = seconds_of("-c", CHILD, json.dumps(list(calls)))

@@ -8,7 +8,7 @@ from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
-from experiments.execution.plan import SCORE_TOLERANCE, jobs_of, missing
+from experiments.execution.plan import jobs_of, missing
 from experiments.schema.contrasts import Contrast
 from experiments.schema.study import Row, Scale, Study, with_seed
 
@@ -65,13 +65,6 @@ def test_a_score_by_one_scorer_does_not_replace_that_of_another(unscored: Scorer
     assert missing(job, {"another run": every}) == job
 
 
-def test_a_checkpoint_that_is_scored_does_not_replace_another() -> None:
-    (job,) = jobs_of([study("one", ("stsb",), row("best"), row("last", select="last"))]).values()
-    left = missing(job, {job.key: {("stsb_dev", "cosine", "stsb")}})
-    assert left is not None
-    assert [(one.select, one.tasks) for one in left.scorings] == [("last", ("stsb",))]
-
-
 def test_nested_runs_are_scored_on_the_scales_dev_at_the_checkpoint_that_is_read() -> None:
     """By plain cosine, also nested runs of nested runs, whatever the row's own scorer, tasks and rule are."""
     teacher = replace(BASE, seed=7, method=RankCSE(teachers=(Teacher(BASE, select="last"),)))
@@ -102,7 +95,3 @@ def test_rows_are_reseeded_with_their_teachers_only_where_these_vary() -> None:
     method = varied.method
     assert isinstance(method, RankCSE)
     assert [teacher.weight for teacher in method.teachers] == [0.25, 0.75]
-
-
-def test_scores_count_as_equal_if_no_table_distinguishes_them() -> None:
-    assert SCORE_TOLERANCE == 5e-5  # half of the last of two digits, in points

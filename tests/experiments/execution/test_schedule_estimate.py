@@ -197,16 +197,6 @@ def test_the_plan_that_is_shown(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_plan_waits_for_its_teachers(tmp_path: Path) -> None:
-    work = planned(tmp_path, study(row("a", TAUGHT)))
-    seconds = {job.key: 10.0 if job.key == BASE.key else 1.0 for job in work.pending}
-    found = forecast(work, seconds, 8)
-    assert {way.makespan for way in found.ways.values()} == {11}
-    assert found.critical == 11
-    assert found.chain[0] == BASE.key
-    assert len(found.chain) == 2
-
-
 def keys_by_level(work: Plan) -> list[list[str]]:
     return [[job.key for job in level] for level in work.levels]
 

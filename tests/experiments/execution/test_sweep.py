@@ -38,15 +38,6 @@ def test_a_sweep_runs_teachers_first_and_fills_the_record(undisturbed: Path) -> 
     assert "loss/rank" in set(curves["name"])
 
 
-def test_the_same_command_again_has_nothing_to_do(undisturbed: Path) -> None:
-    before, lines = finished_at(undisturbed), (undisturbed / "results.csv").read_bytes()
-    done = sweep(undisturbed, "healthy")
-    assert done.returncode == 0
-    assert "3 runs, 3 done, 0 to do" in done.stdout
-    assert finished_at(undisturbed) == before
-    assert (undisturbed / "results.csv").read_bytes() == lines
-
-
 def test_failures_are_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
     mlruns = tmp_path / "mlruns"
     done = sweep(mlruns, "faulty", ray=False)

@@ -150,23 +150,6 @@ def test_sha256sum_reads_it(tmp_path: Path) -> None:
     assert list(Manifest(record).differences()) == [targets[1]]
 
 
-@pytest.mark.slow
-def test_what_is_read_while_another_process_merges_is_whole(tmp_path: Path) -> None:
-    TABLE.merge(tmp_path, lines("a"))
-    code = (
-        "import sys; from pathlib import Path; import pandas as pd; from experiments.results.csv_table import Table\n"
-        "table = Table('curves.csv', {'key': str, 'value': float}, ('key',))\n"
-        "for i in range(50): table.merge(Path(sys.argv[1]), pd.DataFrame([{'key': f'k{i:02}', 'value': 0.5}]))"
-    )
-    writer, found = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]), 1
-    while writer.poll() is None:
-        now = len(keys(tmp_path))
-        assert now >= found
-        found = now
-    assert writer.returncode == 0
-    assert len(keys(tmp_path)) == 51
-
-
 def test_outputs_are_taken_as_made_and_quickstarts_are_not_listed(tmp_path: Path) -> None:
     made = [tmp_path / "tables" / "small" / "a.md", tmp_path / "tables" / "quickstart" / "q.md"]
     for path in made:

@@ -272,8 +272,8 @@ def making(mlruns: Path) -> forked.Forked:
 
 
 def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
-    """The process is killed when the first file is there, and 1.2, 2.4 and 3.6 seconds later."""
-    for moment in range(4):
+    """The process is killed when the first file is there, and 1.2 seconds later."""
+    for moment in range(2):
         mlruns = tmp_path / str(moment)
         process = making(mlruns)
         until(lambda at=mlruns: at.is_dir() and list(at.iterdir()))
@@ -281,9 +281,8 @@ def test_a_kill_while_the_database_is_made_leaves_none_or_a_whole_one(tmp_path: 
         process.kill()
         process.wait()
         check_database(mlruns)
-    for moment in (1, 3):
-        assert making(tmp_path / str(moment)).wait(timeout=600) == 0
-        assert not list((tmp_path / str(moment)).glob("*.part*"))
+    assert making(tmp_path / "1").wait(timeout=600) == 0
+    assert not list((tmp_path / "1").glob("*.part*"))
 
 
 DIE_WRITING = """
@@ -309,9 +308,9 @@ def test_a_kill_in_a_write_leaves_the_database_as_it_was_before(tmp_path: Path) 
     tracker.client.create_run(tracker.experiment("tiny"))
 
 
-def test_three_drivers_that_start_at_once_all_work(tmp_path: Path) -> None:
-    processes = [making(tmp_path) for _ in range(3)]
-    assert [process.wait(timeout=600) for process in processes] == [0, 0, 0]
+def test_drivers_that_start_at_once_all_work(tmp_path: Path) -> None:
+    processes = [making(tmp_path) for _ in range(2)]
+    assert [process.wait(timeout=600) for process in processes] == [0, 0]
 
 
 @pytest.mark.parametrize("kind", ["garbage", "empty", "folder", "half"])
