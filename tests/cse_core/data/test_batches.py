@@ -8,14 +8,12 @@ import torch
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoModel
 
 from cse_core.data import examples
 from cse_core.data.batches import Batches, Column, pad, stack, steps_per_epoch
 from cse_core.method import Tokens
 from cse_core.methods.simcse import SimCSE
-from cse_core.models.pretrained import ASSETS
-from cse_core.run import POOLINGS, Corpus
+from cse_core.run import Corpus
 from tests.support.encoders import wiki_tiny
 
 CPU = torch.device("cpu")
@@ -148,37 +146,6 @@ def test_stacking_fills_ids_mask_and_positions() -> None:
     assert both.positions is not None
     assert both.positions.tolist() == [[4, 2, 0], [0, 1, 2], [0, 1, 2]]
     assert stack([long, long], 1).positions is None
-
-
-@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name not in ("mask", "pooler_output")])
-@pytest.mark.slow
-def test_tokens_of_different_widths_pass_together_as_one_by_one(pooling: str) -> None:
-    encoder = wiki_tiny(pooling=pooling).eval()
-    parts = [
-        pad(encoder.tokenise(texts), encoder.pad_id)
-        for texts in (["no", "the river rose", "snow", "x y"], ["no"], ["a cat sat on a mat", "x"])
-    ]
-    assert len({part.ids.shape[1] for part in parts}) == 3
-    together = encoder(*parts)
-    assert [len(vectors) for vectors in together] == [4, 1, 2]
-    for vectors, part in zip(together, parts, strict=True):
-        assert torch.allclose(vectors, encoder(part)[0], atol=1e-5)
-
-
-def test_positions_are_used_and_the_usual_ones_are_the_default() -> None:
-    encoder = wiki_tiny().eval()
-    usual = pad(encoder.tokenise(["a cat sat"]), 0)
-    moved = Tokens(usual.ids, usual.mask, torch.tensor([[0, 7, 3, 9, 20]])[:, : usual.ids.shape[1]])
-    counted = Tokens(usual.ids, usual.mask, torch.arange(usual.ids.shape[1]).unsqueeze(0))
-    model = AutoModel.from_pretrained(ASSETS / "wiki-tiny").eval()
-    expected = model(input_ids=moved.ids, position_ids=moved.positions).last_hidden_state[:, 0]
-    texts = ["the river rose in the night", "snow"]
-    long = pad(encoder.tokenise(texts), 0)
-    z_moved, z_usual, z_counted, z_long = encoder(moved, usual, counted, long)
-    assert torch.allclose(z_moved, expected, atol=1e-5)
-    assert (z_moved - z_usual).norm() > 0.1
-    assert torch.allclose(z_counted, z_usual, atol=1e-5)
-    assert torch.allclose(z_long, encoder.encode(texts), atol=1e-5)
 
 
 @given(id_lists, st.data())

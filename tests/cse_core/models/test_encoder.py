@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
+from transformers import AutoModel, AutoTokenizer
 
-from cse_core.data.batches import pad, stack
+from cse_core.data.batches import pad
 from cse_core.method import Tokens
 from cse_core.methods import promptbert, sncse
 from cse_core.methods.simcse import SimCSE
@@ -246,18 +246,6 @@ def test_the_embedded_tokenizers_lower_case_and_mark_both_ends(backbone: str) ->
     assert encoder.tokenise(["Café"]) == encoder.tokenise(["cafe"])
     assert (encoder.pad_id, encoder.tokenizer.model_max_length, encoder.width) == (0, LIMIT, 128)
     assert encoder.tokenizer.unk_token_id not in encoder.tokenise(["unbelievably zyxxish"])[0]
-
-
-def test_robertas_position_table_holds_two_less(encoder: Encoder) -> None:
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    config = RobertaConfig(vocab_size=16_384, max_position_embeddings=20, pad_token_id=0, **sizes)
-    roberta = Encoder(RobertaModel(config, add_pooling_layer=False), encoder.tokenizer, pooling="cls", name="small")
-    assert roberta.max_length == 19
-    texts = ["word " * 100, "two words"]
-    vectors = roberta.encode(texts)
-    assert vectors.isfinite().all()
-    assert torch.allclose(vectors[1:], roberta.encode(texts[1:]), atol=1e-5)  # padding takes no position
 
 
 def tokens_of(encoder: Encoder, texts: list[str]) -> Tokens:
@@ -514,22 +502,6 @@ def test_given_positions_and_usual_ones_in_one_pass(prompted: Encoder) -> None:
             assert torch.allclose(together, expected, atol=1e-5)
 
 
-def test_stacked_positions_by_hand() -> None:
-    def tokens(n: int, t: int, positions: list[list[int]] | None) -> Tokens:
-        given = None if positions is None else torch.tensor(positions)
-        return Tokens(torch.full((n, t), 5), torch.ones(n, t, dtype=torch.bool), given)
-
-    long, short = tokens(1, 4, None), tokens(2, 2, [[0, 7], [3, 1]])
-    assert stack([long, long], 9).positions is None
-    for parts, rows in (((long, short), (0, 1, 2)), ((short, long), (1, 2, 0))):
-        stacked = stack(parts, 9)
-        assert stacked.positions is not None
-        positions = [[0, 1, 2, 3], [0, 7, 0, 0], [3, 1, 0, 0]]
-        assert stacked.positions.tolist() == [positions[row] for row in rows]
-        assert stacked.ids.tolist() == [[[5, 5, 5, 5], [5, 5, 9, 9], [5, 5, 9, 9]][row] for row in rows]
-        assert stacked.mask.sum(1).tolist() == [[4, 2, 2][row] for row in rows]
-
-
 @pytest.mark.parametrize("pooling", ["cls", "first_last_mean", "mask"])
 def test_states_are_the_last_layers_of_every_token(pooling: str) -> None:
     prompted = made(pooling)
@@ -592,20 +564,3 @@ def test_roberta_cuts_texts_where_its_position_table_ends_and_padding_moves_no_s
     vectors = encoder.encode(["The dog runs.", "word " * 500])
     assert vectors.isfinite().all()
     assert torch.allclose(encoder.encode(["The dog runs."]), vectors[:1], atol=1e-6)
-
-
-@pytest.mark.slow
-def test_it_trains(roberta: Path, tmp_path: Path) -> None:
-    run = Run(
-        method=SimCSE(),
-        backbone=Pretrained(str(roberta)),
-        corpus=Corpus("synthetic", 256),
-        batch_size=32,
-        learning_rate=3e-3,
-        epochs=2,
-        eval_steps=8,
-    )
-    history = train(run, tmp_path, rules=("synthetic_dev", "last"))
-    losses = [loss for _, loss in history.curves["loss"]]
-    assert sum(losses[-4:]) < sum(losses[:4])
-    assert Encoder.from_pretrained(tmp_path / run.key / "last").encode(["a"]).shape == (1, 32)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from cse_core.data.batches import pad
 from cse_core.method import Tokens
@@ -196,15 +196,6 @@ def test_the_decay_moves_weights_as_a_float_does() -> None:
         found, expected = (d * target + (1 - d) * source for d in (decay, number))
         assert found.dtype == torch.float32
         assert torch.equal(found, expected)
-
-
-def test_a_slow_copy_does_not_follow_by_itself() -> None:
-    encoder = encoder_of(0.0)
-    slow, tokens = Slow(encoder), tokens_of(encoder)
-    before: Tensor = slow(tokens)[0]
-    perturb(encoder, 3)
-    assert torch.equal(slow(tokens)[0], before)
-    assert not torch.allclose(encoder(tokens)[0], before, atol=1e-2)
 
 
 def test_copies_for_tests_are_encoders_as_loaded() -> None:

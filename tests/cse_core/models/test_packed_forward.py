@@ -15,14 +15,17 @@ from cse_core.models.packed_forward import Layout, attend, dropout, states
 LENGTHS, WORDS, PAD = (3, 7, 1, 5), 50, 1
 SMALL = {"vocab_size": WORDS, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3}
 SMALL |= {"intermediate_size": 40, "max_position_embeddings": 16, "pad_token_id": PAD}
+KINDS = (*packed_forward.MODEL_TYPES, "electra as wide as its layers")
 
 
 def model_of(kind: str, **more: Any) -> Any:
     torch.manual_seed(3)
-    narrow = {"embedding_size": 10} if kind == "electra" else {}
-    config = AutoConfig.for_model(kind, **SMALL | narrow | more)
+    family, _, wide = kind.partition(" ")
+    electra = family == "electra"
+    embedded = {"embedding_size": SMALL["hidden_size"] if wide else 10} if electra else {}
+    config = AutoConfig.for_model(family, **SMALL | embedded | more)
     config._attn_implementation = "eager"
-    plain = {} if kind == "electra" else {"add_pooling_layer": False}
+    plain = {} if electra else {"add_pooling_layer": False}
     model = AutoModel.from_config(config, **plain).double().eval()
     with torch.no_grad():  # from their start, biases are zero and norms the identity: errors there would not show
         for weight in model.parameters():
@@ -46,7 +49,7 @@ def packed_states(model: Any, ids: Tensor, mask: Tensor, only: Tensor | None = N
     return states(model, ids.flatten()[layout.places], positions, layout, only), layout
 
 
-@pytest.mark.parametrize("kind", packed_forward.MODEL_TYPES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_states_of_every_layer_are_the_models_own(kind: str) -> None:
     model, (ids, mask) = model_of(kind), batch()
     expected = model(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
@@ -58,7 +61,7 @@ def test_states_of_every_layer_are_the_models_own(kind: str) -> None:
         assert not layout.pad(ours)[~mask].any()
 
 
-@pytest.mark.parametrize("kind", packed_forward.MODEL_TYPES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_one_token_a_row_is_that_tokens_last_state_with_the_same_gradients(kind: str) -> None:
     model, (ids, mask) = model_of(kind), batch()
     column = torch.tensor([2, 0, 0, 4])
@@ -76,7 +79,7 @@ def test_one_token_a_row_is_that_tokens_last_state_with_the_same_gradients(kind:
         assert torch.allclose(a, b, atol=1e-10, rtol=0), name
 
 
-@pytest.mark.parametrize("kind", packed_forward.MODEL_TYPES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_dropout_falls_where_the_model_lets_it_fall(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without padding both layouts draw for the same numbers in the same order: given one dropout, they are equal."""
     model, (ids, mask) = model_of(kind, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2), batch((6, 6, 6))

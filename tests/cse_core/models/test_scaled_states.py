@@ -226,17 +226,3 @@ def test_activations_that_are_computed_twice_are_scaled_twice(path: str) -> None
     for expected, call in zip(once, calls, strict=True):
         found = outcome(encoder, altered, call)
         assert all(torch.allclose(a, b, atol=1e-5, rtol=1e-4) for a, b in zip(found, expected, strict=True))
-
-
-def test_a_copy_has_weights_and_precision_of_its_own() -> None:
-    encoder = encoder_of()
-    encoder.precision = "bf16"
-    twin = encoder.clone()
-    assert (twin.precision, twin.pooling, twin.max_length) == ("bf16", "mean", encoder.max_length)
-    tokens = tokens_of(encoder)
-    assert torch.equal(twin(tokens)[0], encoder(tokens)[0])
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            parameter.mul_(1.1)
-    assert not torch.allclose(twin(tokens)[0], encoder(tokens)[0], atol=1e-2)
-    assert twin.encode(TEXTS).shape == (4, WIDTH)

@@ -1,4 +1,4 @@
-"""Optimizers against their update rules, the staircase by step, and both after a kill."""
+"""Optimizers against their update rules, and the staircase by step."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from cse_core.training.loop import Execution, Loop
 from cse_core.training.optimization import optimizer_of, schedule_of, staircase
-from cse_core.training.train import train
-from tests.support.training import RUN, TINY, equal, kill_after, weights
+from tests.support.training import RUN, TINY
 
 
 def test_the_staircase_has_the_published_rates_by_step() -> None:
@@ -97,19 +96,3 @@ def test_the_default_is_one_group_as_ever(tmp_path: Path) -> None:
     trained = [*loop.encoder.parameters(), *loop.modules.parameters()]
     assert all(a is b for a, b in zip(group["params"], trained, strict=True))
     assert (group["weight_decay"], group["fused"], group["betas"], group["eps"]) == (0.0, True, (0.9, 0.999), 1e-8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [{"optimizer": "rmsprop", "schedule": "staircase", "warmup": 0.0}, {"weight_decay": 0.1}],
-    ids=["rmsprop on a staircase", "weight decay"],
-)
-def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path, changes: dict) -> None:
-    run = replace(TINY, epochs=1, **changes)
-    whole = train(run, tmp_path / "whole")
-    kill_after(3, run, tmp_path / "killed")
-    assert train(run, tmp_path / "killed").curves == whole.curves
-    assert equal(weights(tmp_path / "killed", run, "last"), weights(tmp_path / "whole", run, "last"))
-    plain = train(replace(TINY, epochs=1), tmp_path / "plain")
-    assert plain.curves["loss"] != whole.curves["loss"]

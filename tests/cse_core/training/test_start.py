@@ -1,6 +1,5 @@
 """Training that starts from a finished encoder's weights instead of the backbone's."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from cse_core.run import Pretrained
 from cse_core.training.teacher_embeddings import load_starting_weights
 from cse_core.training.train import train
 from tests.support.encoders import wiki_tiny
-from tests.support.training import KEEP, TINY, equal, kill_after, train_noting_steps, weights
+from tests.support.training import KEEP, TINY, equal, weights
 
 BASE = replace(TINY, epochs=1)
 METHOD = RankEncoder(base=BASE, select="synthetic_dev", corpus_size=50, lower=-1.0, upper=1.0, combination="sum")
@@ -73,19 +72,6 @@ def test_without_a_rank_loss_it_is_plain_training_on_the_bases_checkpoint(store:
     assert not equal(weights(store, run, "last"), weights(store, BASE, "last"))
     fresh = train(replace(run, method=SimCSE()), tmp_path)
     assert fresh.curves["loss"][0] != found.curves["loss"][0]
-
-
-@pytest.mark.slow
-def test_a_continued_run_stopped_in_the_middle_ends_with_the_same_bits(store: Path, tmp_path: Path) -> None:
-    whole = train(CONTINUED, store, rules=KEEP)
-    shutil.copytree(store / BASE.key, tmp_path / BASE.key)
-    kill_after(3, CONTINUED, tmp_path, rules=KEEP)
-    again, steps = train_noting_steps(CONTINUED, tmp_path, rules=KEEP)
-    assert steps[0] == 4
-    assert again.curves == whole.curves
-    assert again.kept == whole.kept
-    for rule in KEEP:
-        assert equal(weights(tmp_path, CONTINUED, rule), weights(store, CONTINUED, rule))
 
 
 def test_what_cannot_be_started_from_is_refused(store: Path, tmp_path: Path) -> None:

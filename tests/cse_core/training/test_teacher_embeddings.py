@@ -69,22 +69,13 @@ def test_the_second_reader_computes_nothing(source: TargetEncoder, monkeypatch: 
     assert torch.equal(source.vectors(TINY, select="last"), first)
 
 
-DAMAGES = {
-    "empty": lambda path: path.write_bytes(b""),
-    "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
-    "other vectors": lambda path: np.save(path, np.load(path)[::-1]),
-    "wider": lambda path: np.save(path, np.ones((40, 256), np.float32)),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_vectors_are_made_again_with_a_warning(
-    damage: str, source: TargetEncoder, cache: Path, caplog: pytest.LogCaptureFixture
+def test_other_vectors_are_made_again_with_a_warning(
+    source: TargetEncoder, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = source.vectors(TINY, select="last").clone()
     (path,) = (cache / "vectors").glob("*.npy")
-    DAMAGES[damage](path)
+    np.save(path, np.load(path)[::-1])
     for warnings in (1, 0):
         caplog.clear()
         assert torch.equal(source.vectors(TINY, select="last"), first)
