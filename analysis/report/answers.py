@@ -15,6 +15,7 @@ from experiments.schema.contrasts import MEAN, Contrast
 Choose = Callable[[str], list[Results]]  # the results of the studies that a name selects
 NOT_RUN = "not run yet"
 PLAN = "plan2-first-plan"
+BETTER_ENCODER = "on a better encoder"  # minilm-remasked
 
 
 @dataclass(frozen=True)
@@ -87,19 +88,23 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
                 "WhitenedCSE, dropout views",
                 "SimCSE",
             ),
+            Shown(f"the same {BETTER_ENCODER}, planned", "plan2-quality", "WhitenedCSE, dropout views", "SimCSE"),
             Shown("three such views, no whitening", "plan2-whitening", "three dropout views, no whitening", "SimCSE"),
         ),
         "**Depends on the reading.** With the text's views the encoder collapses and scores below the untrained one. "
-        "With the released code's views it gains a fifth of what is printed. Without whitening these gain nothing.",
+        "With the released code's views it gains a fifth of what is printed, and more on a better encoder. "
+        "Without whitening these views gain nothing on the small one.",
     ),
     "CompCSE": (
         (
             Shown("one epoch, planned", PLAN, "CompCSE", "SimCSE, the same ten seeds"),
             Shown("halves of shuffled words", PLAN, "halves of shuffled words", "SimCSE, the same ten seeds"),
             Shown("two random crops", PLAN, "two random crops", "SimCSE, the same ten seeds"),
+            Shown(f"160 steps {BETTER_ENCODER}, planned", "plan2-quality", "CompCSE", "SimCSE"),
         ),
-        "**Not for its reason.** Within a point of SimCSE. Other parts than the sentence's halves, composed in the "
-        "same way, help as much, so the plan gives its test no verdict.",
+        "**The gain, maybe; its reason, not here.** On the small model it is within a point of SimCSE, and other parts "
+        "than the sentence's halves, composed in the same way, help as much, so the plan gives its test no verdict. On "
+        "a better encoder it gains about as much as published. Whether other parts do so too is not run yet.",
     ),
 }
 

@@ -391,9 +391,10 @@ def value_text(name: str, record: Record) -> str:
 
 @cache
 def _verdicts(record: Record) -> dict[str, Verdict]:
-    """Return the verdicts of the first plan and of the second one's stage at this scale, by their names."""
-    plan, second = record.plan(SCALE), map(record.of, record.studies(["plan2"], SCALE))
-    return {_verdict_key(each): each for each in (*plan.contrasts, *plan.others, *judge_stage(second, "A"))}
+    """Return the verdicts of the first plan and of the second one's stages so far, by their names."""
+    plan, second = record.plan(SCALE), [record.of(study) for study in record.studies(["plan2"], SCALE)]
+    stages = [verdict for letter in "AD" for verdict in judge_stage(second, letter)]
+    return {_verdict_key(each): each for each in (*plan.contrasts, *plan.others, *stages)}
 
 
 def _result(verdict: Verdict) -> str:
