@@ -43,7 +43,6 @@ def exact(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
 
 
 Pair = tuple[str, str]
-SHARED_WITH_DEV = {"sts12": 259, "sts13": 81, "sts14": 193, "sts15": 580, "sts16": 22}
 
 
 def words_of(sentence: str) -> str:

@@ -162,16 +162,6 @@ def test_ranked_is_rho_of_the_rankings_mixed_with_the_cosine(cache: Path, weight
         assert (found[task].scores.dtype, found[task].undefined) == (np.float64, 0)
 
 
-@pytest.mark.slow
-def test_ranked_ranks_by_the_encoder_that_is_scored(cache: Path, encoder: Encoder) -> None:
-    sides = TASKS["first"]
-    found = Ranked(corpus=CORPUS, size=80).pair_scores(encoder, {"first": sides})["first"].scores
-    corpus, a, b = (encoder.encode(side).double().tolist() for side in (drawn(80, 42), *sides))
-    for x, y, score in zip(a, b, found, strict=True):
-        rho = spearmanr(*([cosine(v, c) for c in corpus] for v in (x, y))).statistic
-        assert score == pytest.approx(0.1 * rho + 0.9 * cosine(x, y), abs=1e-5)
-
-
 @pytest.mark.parametrize("text", ["a dog", "in the corpus"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_vector_that_is_not_finite_is_refused_of_pairs_and_of_the_corpus(

@@ -21,7 +21,7 @@ from cse_core.data.senteval import STS_TEST, TRANSFER, EvalDataset, pairs
 from cse_core.evaluation.sts_subsets import SUBSETS, disjoint, gold_between, normalise
 from cse_core.metrics.correlation import correlations
 from experiments.results import score_tables
-from tests.support.outcomes import SHARED_WITH_DEV, Pair, columns, cosines, evaluation_of, exact, words_of
+from tests.support.outcomes import Pair, columns, cosines, evaluation_of, exact, words_of
 from tests.support.outcomes import scored as outcomes
 
 LEFT = {"sts12": 1854, "sts13": 822, "sts14": 1697, "sts15": 1319, "sts16": 967, "stsb": 1364, "sickr": 4864}
@@ -67,19 +67,6 @@ def test_the_disjoint_pairs_are_those_counted_by_other_code(task: str, real_data
     left = Counter(parts[row] for row in rows)
     assert min(left.values()) >= 30  # of one or two pairs a correlation says nothing
     assert set(parts) - set(left) == GONE.get(task, set())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", SHARED_WITH_DEV)
-def test_only_the_dev_set_shares_pairs_with_the_older_sets(task: str, real_data: Path) -> None:
-    without_dev, without_train, without_both = (
-        set(kept(task, splits, real_data)) for splits in (("stsb_dev",), ("stsb_train",), ("stsb_dev", "stsb_train"))
-    )
-    removed = set(range(len(sides(task, real_data)))) - without_dev
-    assert len(removed) == SHARED_WITH_DEV[task]
-    assert removed.isdisjoint(disjoint(pairs(task, real_data), seen(real_data)).tolist())
-    assert without_both == without_dev & without_train
-    assert len(without_both) < min(len(without_dev), len(without_train))
 
 
 def left_of(rows: Sequence[Pair], dev: Sequence[Pair], train: Sequence[Pair]) -> list[int]:

@@ -259,15 +259,3 @@ def test_pair_features_are_the_size_of_the_difference_and_the_product() -> None:
     u, v = torch.tensor([[1.0, -2], [0, 3]]), torch.tensor([[3.0, 4], [-1, 2]])
     assert pair_features(u, v).tolist() == [[2, 6, 3, -8], [1, 1, 0, 6]]
     assert torch.equal(pair_features(u, v), pair_features(v, u))
-
-
-def test_mr_in_sentevals_order_is_sorted_and_stable(real_data: Path) -> None:
-    table = labelled_sentences("mr", real_data).table
-    texts, labels = list(table["sentence1"][:]), list(table["label"][:])
-    at = order(texts, list(table["sentence2"][:]), labels)
-    assert sorted(at) == list(range(10662))
-    words = [len(texts[i].split()) for i in at]
-    assert words == sorted(words)
-    assert (words[0], words[-1]) == (min(len(t.split()) for t in texts), max(len(t.split()) for t in texts))
-    keys = [(n, labels[i], i) for n, i in zip(words, at, strict=True)]
-    assert keys == sorted(keys), "label 0 before 1 among equally long ones, the file's order among full ties"

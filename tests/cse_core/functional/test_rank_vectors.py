@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, rankdata, spearmanr
 
-from cse_core.data.batches import pad
 from cse_core.data.senteval import distinct_sentences
 from cse_core.evaluation.scorers import Ranked
 from cse_core.functional import rank_vectors as rankings
@@ -28,12 +27,9 @@ from cse_core.functional.rank_vectors import (
     rank_similarity,
     rank_vectors,
 )
-from cse_core.method import Batch
-from cse_core.methods.rankencoder import RankEncoder, rank_loss
-from cse_core.run import Corpus, Pretrained
+from cse_core.run import Corpus
 from tests.support.encoders import wiki_tiny
 from tests.support.method_oracles import drawn
-from tests.support.method_steps import encoder_for
 
 seeds = st.integers(0, 10_000)
 rules = st.sampled_from(["order", "average"])
@@ -284,21 +280,6 @@ def test_ranks_and_centred_cosines_are_the_two_profiles() -> None:
         rank_similarity(a, a, corpus, similarity="cosine")
     with pytest.raises(ValueError, match="at least two corpus sentences, got 1"):
         centred_vectors(a, corpus[:1])
-
-
-def test_rankencoder_learns_pearsons_r_with_centred_cosines() -> None:
-    """The rank term by its equation, over R of centred cosines."""
-    method = RankEncoder(base=Pretrained("a"), lower=-0.5, upper=0.9, similarity="centred")
-    encoder, texts = encoder_for(method), ["a cat sat", "the river rose", "snow fell", "no"]
-    tokens = pad(method.examples(texts, encoder.tokenizer, 8)["text"], encoder.pad_id)
-    modules = method.modules(encoder, torch.Generator().manual_seed(2))
-    base, corpus = drawn(4, 6, seed=0).float(), torch.nn.functional.normalize(drawn(40, 6, seed=1).float(), dim=-1)
-    batch = Batch(torch.arange(4), {"text": tokens}, torch.Generator().manual_seed(1))
-    loss = method.loss(encoder.train(), batch, modules, {"base_first": base, "corpus": corpus})
-    assert loss.views is not None
-    z1, z2 = (torch.nn.functional.normalize(view, dim=-1) for view in loss.views)
-    ranks = torch.tensor([[r(x, y, corpus) for y in base.double()] for x in base.double()])
-    assert loss.terms["rank"].item() == pytest.approx(rank_loss(ranks, z1 @ z2.T, -0.5, 0.9).item(), rel=1e-4)
 
 
 @pytest.mark.slow

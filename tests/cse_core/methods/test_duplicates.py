@@ -211,16 +211,18 @@ def test_noise_stays_and_copies_go(objective: str) -> None:
     )
 
 
+@pytest.mark.parametrize("distance", [1, 2])
 @pytest.mark.parametrize("negatives", ["own", "batch", "both"])
-def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
-    """Sentence 1's partner is 2, a copy of 0; so u_1 is mostly 0's own vector, and w_4 mostly the vector of 0 and 2."""
+def test_what_is_mixed_of_copies_is_no_negative(negatives: str, distance: int) -> None:
+    """At 1, 1's partner is 2, a copy of 0, so u_1 is mostly 0's own vector. At 2, the partner of 0 is its copy."""
+    partner = [(i + distance) % 5 for i in range(5)]
 
     def unit(vector: list) -> list:
         return [x / math.hypot(*vector) for x in vector]
 
     def mix(z: list) -> list:
         units = [unit(v) for v in z]
-        return [unit([0.2 * x + 0.8 * y for x, y in zip(units[i], units[(i + 1) % 5], strict=True)]) for i in range(5)]
+        return [unit([0.2 * x + 0.8 * y for x, y in zip(units[i], units[partner[i]], strict=True)]) for i in range(5)]
 
     def loop(z1: list, z2: list) -> float:
         total = 0.0
@@ -228,34 +230,23 @@ def test_what_is_mixed_of_copies_is_no_negative(negatives: str) -> None:
             of_own = COPIES[i] | {i}
             terms = [cosine(a, b) for j, b in enumerate(z2) if j not in COPIES[i]]
             if negatives == "own":
-                terms += [cosine(a, u[i])] if (i + 1) % 5 not in COPIES[i] else []
+                terms += [cosine(a, u[i])] if partner[i] not in COPIES[i] else []
             else:
-                terms += [cosine(a, u[k]) for k in range(5) if (k + 1) % 5 not in of_own]
+                terms += [cosine(a, u[k]) for k in range(5) if partner[k] not in of_own]
             if negatives == "both":
-                partner = (i + 1) % 5
-                terms += [cosine(w[i], z2[j]) for j in range(5) if j != partner and j not in COPIES[partner]]
+                of_partner = COPIES[partner[i]] | {partner[i]}
+                terms += [cosine(w[i], z2[j]) for j in range(5) if j not in of_partner]
             total -= math.log(math.exp(cosine(a, z2[i]) / T) / sum(math.exp(s / T) for s in terms))
         return total / 5
 
     views = drawn_views(2, 4)
     w, u = (mix(view.tolist()) for view in views)
     about = {"temperature": T, "share": 0.2, "negatives": negatives, "duplicates": SAME}
-    found = mixed_loss(*views, torch.arange(1, 6) % 5, **about)  # ty: ignore[invalid-argument-type]
+    found = mixed_loss(*views, torch.tensor(partner), **about)  # ty: ignore[invalid-argument-type]
     if negatives == "both":  # w is a constant, so its slope is not in the gradient: only the value
         assert found.item() == pytest.approx(loop(*(view.tolist() for view in views)), rel=1e-10)
     else:
         check_against_loop(found, on_lists(loop), *views)
-
-
-def test_a_partner_that_is_a_copy_makes_no_negative() -> None:
-    views = drawn_views(2, 4)
-    same = torch.zeros(5, 5, dtype=torch.bool)
-    same[0, 1] = same[1, 0] = True
-    found = mixed_loss(*views, torch.arange(1, 6) % 5, temperature=T, share=0.2, duplicates=same)
-    row = contrast_loop([views[0].tolist()[0]], views[1].tolist(), T, [{1}])
-    rest = mixed_loss(*views, torch.arange(1, 6) % 5, temperature=T, share=0.2)
-    assert found.item() != rest.item()
-    assert found.item() > row / 5
 
 
 def entries_of(q: list, k: list, i: int) -> list[float]:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from transformers import BertConfig, BertModel
 
 from cse_core.data.batches import pad
 from cse_core.lookup import choices_of
@@ -322,25 +320,6 @@ def test_the_head_follows_its_generator_and_nothing_else(encoder: Encoder) -> No
 
     assert torch.equal(weight(2, 0), weight(2, 1))
     assert not torch.equal(weight(2, 0), weight(3, 0))
-
-
-def test_the_head_is_not_the_pretrained_pooler(tmp_path: Path, encoder: Encoder) -> None:
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-    }
-    pretrained = BertModel(BertConfig(vocab_size=len(encoder.tokenizer), **sizes))
-    assert pretrained.pooler is not None
-    pooler = pretrained.pooler.dense
-    pretrained.save_pretrained(tmp_path)
-    encoder.tokenizer.save_pretrained(tmp_path)
-    loaded = Encoder.from_pretrained(tmp_path)
-    head = head_of(loaded)[0]
-    assert not torch.isclose(head.weight, pooler.weight).all(dim=1).any()
-    assert [name for name, _ in loaded.named_parameters() if "pooler" in name] == []
 
 
 def test_targets_are_picked_by_row_and_shared_ones_handed_over_whole() -> None:

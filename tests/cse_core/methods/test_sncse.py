@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,18 +147,6 @@ def test_one_pass_of_three_columns_reaches_all_of_them(encoder: Encoder) -> None
     assert contrast[2] is None  # no negative of the contrast
 
 
-def test_without_its_margin_it_is_the_contrast_bit_for_bit(encoder: Encoder) -> None:
-    method = replace(SHARP, margin_weight=0.0)
-    modules = method.modules(encoder, seeded(2))
-    batch = batch_of(SHARP, encoder, TEXTS, length=LENGTH)
-    anchor, positive, _ = (modules["head"](h) for h in encoder(batch["anchor"], batch["positive"], batch["negation"]))
-    expected = info_nce(anchor, positive, 0.3)
-    found = method.loss(encoder, batch, modules, {})
-    assert torch.equal(found.total, expected)
-    ours, theirs = (torch.autograd.grad(loss, list(modules.parameters())) for loss in (found.total, expected))
-    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
 @pytest.mark.parametrize("length", [11, LENGTH, 32])
 def test_the_length_counts_the_template(encoder: Encoder, length: int) -> None:
     columns = SNCSE().examples([*TEXTS, "river " * 100], encoder.tokenizer, length)
@@ -180,20 +167,9 @@ def test_a_length_without_room_for_the_sentence_is_refused(encoder: Encoder, len
         SNCSE().examples(TEXTS, encoder.tokenizer, length)
 
 
-def test_columns_are_the_sentence_twice_and_its_negation_in_the_second_template(encoder: Encoder) -> None:
-    texts = ["A cat sat on the mat.", "He is old.", "Did they argue?", "We do not know!", 'He said "no"']
-    negated = negations(texts, "words")
-    assert all(a != b for a, b in zip(texts, negated, strict=True))
-    assert all(text[-1] in '.?!"' for text in negated)
-    columns = SNCSE().examples(texts, encoder.tokenizer, 32)
-    assert columns == {
-        "anchor": prompt_ids(texts, TEMPLATES[0], encoder.tokenizer, 22),
-        "positive": prompt_ids(texts, TEMPLATES[1], encoder.tokenizer, 22),
-        "negation": prompt_ids(negated, TEMPLATES[1], encoder.tokenizer, 22),
-    }
-
-
-def test_sentences_are_negated_before_they_are_closed(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_the_sentence_twice_and_its_negation_closed_last(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[tuple[list[str], str]] = []
 
     def spy(texts: Sequence[str], how: str) -> list[str]:
@@ -201,11 +177,15 @@ def test_sentences_are_negated_before_they_are_closed(encoder: Encoder, monkeypa
         return [f"never {text}" for text in texts]
 
     monkeypatch.setattr(sncse, "negations", spy)
+    texts = ["a cat", "a dog.", "We do not know!", 'He said "no"']
+    closed = ["a cat .", *texts[1:]]
     for how in ("words", "spacy"):
-        columns = SNCSE(negation=how).examples(["a cat", "a dog."], encoder.tokenizer, 32)
-        closed = ["never a cat .", "never a dog."]
-        assert columns["negation"] == prompt_ids(closed, TEMPLATES[1], encoder.tokenizer, 22)
-    assert asked == [(["a cat", "a dog."], "words"), (["a cat", "a dog."], "spacy")]
+        assert SNCSE(negation=how).examples(texts, encoder.tokenizer, 32) == {
+            "anchor": prompt_ids(closed, TEMPLATES[0], encoder.tokenizer, 22),
+            "positive": prompt_ids(closed, TEMPLATES[1], encoder.tokenizer, 22),
+            "negation": prompt_ids([f"never {text}" for text in closed], TEMPLATES[1], encoder.tokenizer, 22),
+        }
+    assert asked == [(texts, "words"), (texts, "spacy")]
 
 
 def test_the_closing_full_stop_is_set_off_by_a_blank(bytewise: Any) -> None:

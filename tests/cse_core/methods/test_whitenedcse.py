@@ -249,13 +249,6 @@ def test_as_many_groups_as_channels_are_batch_normalisation(n: int, seed: int, e
     assert torch.allclose(found, expected, atol=1e-6)
 
 
-def test_the_method_with_a_group_a_channel_is_batch_normalisation() -> None:
-    loss, *_ = outcome(WhitenedCSE(groups=D, views="dropout", temperature=0.2), 6)
-    norm = nn.BatchNorm1d(D, affine=False, track_running_stats=False).double()
-    anchor, *others = (norm(features(6, view)) for view in range(3))
-    assert loss.total.item() == pytest.approx(multi_positive(anchor, others, 0.2).item(), abs=1e-9)
-
-
 @given(st.integers(1, 20), seeds)
 def test_rotations_are_orthogonal_and_by_the_generator(width: int, seed: int) -> None:
     q = random_rotation(width, seeded(seed), torch.float64)
@@ -313,16 +306,6 @@ def test_dropout_of_features_comes_first_and_anew_for_each_view(whitening: Any, 
         orders = [torch.randperm(D, generator=generator) for _ in dropped]
         dropped = [group_whiten(h, 4, order) for h, order in zip(dropped, orders, strict=True)]
     assert loss.total.item() == pytest.approx(multi_positive(dropped[0], dropped[1:], 0.2).item(), abs=1e-9)
-
-
-def test_without_dropout_of_features_no_chance_is_used() -> None:
-    """The encoder's dropout and whatever comes after it stay as they were before the option was there."""
-    loss, _, generator = outcome(WhitenedCSE(whitening="none", views="dropout", positives=2, temperature=0.2), 6)
-    left = torch.rand(1)
-    torch.manual_seed(3)
-    assert torch.equal(left, torch.rand(1))
-    assert torch.equal(generator.get_state(), seeded(1).get_state())
-    assert loss.total.item() == pytest.approx(info_nce(features(6, 0), features(6, 1), 0.2).item())
 
 
 def test_impossible_settings_are_refused() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from cse_core.method import Loss, Tokens
 from cse_core.methods.baselines.consert import PUBLISHED, ConSERT, view
-from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
 from tests.support.method_cases import UNSTATED
@@ -92,25 +91,6 @@ def test_each_change_changes_what_it_says(kind: str) -> None:
     parts = [[part for part in (v.positions, v.kept) if part is not None] for v in (changed, again, other)]
     assert all(torch.equal(a, b) for a, b in zip(parts[0], parts[1], strict=True))
     assert kind == "none" or not torch.equal(parts[0][0], parts[2][0])
-
-
-@pytest.mark.parametrize("kind", RATES)
-def test_a_view_does_not_depend_on_how_far_a_batch_is_padded(kind: str) -> None:
-    """Padding is never cut nor moved, and no vector sees it."""
-    encoder = encoder_of(pooling="mean")
-    tokens = view(tokens_of(encoder), kind, RATES[kind], 128, seeded())
-    (found,) = encoder(tokens)
-    for row in range(len(TEXTS)):
-        assert torch.allclose(found[row].double(), by_hand(encoder, tokens, row), atol=1e-5)
-
-
-@pytest.mark.parametrize("changes", [{"contrast": "both_views"}, {"head": "none"}, {"temperature": 0.1}])
-def test_any_other_setting_gives_another_loss(changes: dict[str, Any]) -> None:
-    encoder = encoder_of(0.3, "cls")
-    plain = SimCSE()
-    expected = loss_of(plain, encoder, plain.modules(encoder, seeded())).total
-    method = replace(replace(PLAIN, contrast="one_way", head="tanh", temperature=0.05), **changes)
-    assert loss_of(method, encoder, method.modules(encoder, seeded())).total != expected
 
 
 def test_without_changes_and_dropout_the_views_are_equal_and_there_is_a_gradient() -> None:

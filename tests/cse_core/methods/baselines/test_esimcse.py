@@ -10,33 +10,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
-from cse_core.method import Loss
-from cse_core.methods.baselines import esimcse
 from cse_core.methods.baselines.esimcse import PUBLISHED, ESimCSE, drawn_places, repeat, repetition_limit, set_random
 from cse_core.methods.simcse import SimCSE
-from cse_core.models.encoder import Encoder
 from tests.support.method_cases import UNSTATED
 from tests.support.method_steps import TEXTS, batch_of, encoder_of, refuses, rows_of, seeded
 from tests.support.one_by_one import nce, perturb, tanh_of, vector_of
 
 SHORT = ESimCSE(queue_size=8, momentum=0.6, temperature=0.3)  # the queue is half-full after a batch, full after two
-
-
-def steps(method: Any, count: int = 3, dropout: float = 0.3) -> tuple[list[Loss], nn.ModuleDict, Encoder]:
-    """The losses of real steps with AdamW, other dropout in each."""
-    encoder = encoder_of(dropout)
-    modules = method.modules(encoder, seeded()).train()
-    parameters = [p for p in nn.ModuleList([encoder, modules]).parameters() if p.requires_grad]
-    optimizer, losses = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.0), []
-    for step in range(count):
-        torch.manual_seed(step)
-        losses.append(method.loss(encoder, batch_of(method, encoder), modules, {}))
-        losses[-1].total.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return losses, modules, encoder
 
 
 @given(st.lists(st.integers(5, 99), max_size=20), st.data())
@@ -135,21 +116,6 @@ def test_the_loss_is_the_equation_step_after_step(start: str) -> None:
         perturb(modules["head"], step)
 
 
-@pytest.mark.slow
-def test_with_a_queue_the_first_step_is_simcses_and_later_ones_are_not() -> None:
-    found, plain = steps(replace(SHORT, repetition=0.0, temperature=0.05)), steps(SimCSE())
-    assert torch.equal(found[0][0].total, plain[0][0].total)
-    assert found[0][1].total > plain[0][1].total
-    at_once = replace(SHORT, repetition=0.0, temperature=0.05)
-    encoder = encoder_of(0.3)
-    modules = at_once.modules(encoder, seeded()).train()
-    torch.manual_seed(0)
-    at_once.loss(encoder, batch_of(at_once, encoder), modules, {})
-    torch.manual_seed(0)
-    again = at_once.loss(encoder, batch_of(at_once, encoder), modules, {})
-    assert again.total > plain[0][0].total + 0.1  # as it would be, did the queue hold the batch itself
-
-
 def test_the_slow_pass_has_no_dropout_and_the_queue_no_gradient() -> None:
     encoder = encoder_of(0.3)
     modules: Any = SHORT.modules(encoder, seeded()).train()
@@ -205,4 +171,3 @@ def test_published_settings() -> None:
         recipe = PUBLISHED[backbone]
         assert recipe.method == ESimCSE(repetition=repetition, queue_size=queue_size)
         assert recipe.training == UNSTATED | {"batch_size": 64, "learning_rate": rate, "dropout": dropout}
-    assert not hasattr(esimcse, "SMALL")

@@ -1,4 +1,4 @@
-"""IS-BERT: its loss by loops, in the whole step one sentence at a time, its gradient, and a killed run."""
+"""IS-BERT: its loss by loops, in the whole step one sentence at a time, its gradient, and its convolutions' start."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ from cse_core.methods.baselines.isbert import ISBERT, PUBLISHED, jsd_losses
 from cse_core.methods.mlm import MLM
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
-from cse_core.training.train import train
+from cse_core.training.loop import Execution, Loop
 from experiments.schema.recipes import RUNS
 from experiments.schema.scales import SCALES
 from tests.support.encoders import wiki_tiny
@@ -120,33 +120,18 @@ def test_one_sentence_is_refused() -> None:
         jsd_losses(torch.zeros(3, 2), torch.zeros(3, dtype=torch.long), torch.zeros(1, 2))
 
 
-RUN = Run(
-    method=ISBERT(),
-    backbone=Pretrained("wiki-tiny"),
-    corpus=Corpus("synthetic", 32),
-    batch_size=8,
-    learning_rate=3e-4,
-    pooling="ngrams",
-    weight_decay=0.01,
-)
+def test_seeds_draw_different_convolutions(tmp_path: Path) -> None:
+    run = Run(method=ISBERT(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 64), pooling="ngrams")
+    starts: list[Any] = [Loop(replace(run, seed=seed), Execution(tmp_path)).encoder for seed in (1, 1, 2)]
+    first, again, other = (encoder.ngrams.convs[1].weight for encoder in starts)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
-@pytest.mark.slow
-def test_an_export_has_trained_convolutions(tmp_path: Path) -> None:
-    curves = train(RUN, tmp_path).curves
-    encoder = Encoder.from_pretrained(tmp_path / RUN.key / "last")
-    assert encoder.pooling == "ngrams"
-    fresh = Encoder.from_pretrained("wiki-tiny", pooling="ngrams", generator=seeded(0))
-    assert not torch.equal(encoder.ngrams.convs[1].weight, fresh.ngrams.convs[1].weight)  # ty: ignore
-    assert set(curves) == {"loss", "loss/own", "loss/others"}
-
-
-@pytest.mark.slow
-def test_seeds_draw_different_convolutions_and_mlm_trains_on_top(tmp_path: Path) -> None:
-    losses = [train(replace(RUN, seed=seed), tmp_path).curves["loss"][0] for seed in (1, 2)]
-    assert losses[0] != losses[1]
-    added = replace(RUN, method=MLM(inner=ISBERT(), mlm_weight=0.1))
-    assert "loss/mlm" in train(added, tmp_path).curves
+def test_mlm_trains_on_top() -> None:
+    encoder, method = encoder_of(), MLM(inner=ISBERT())
+    loss = method.loss(encoder, batch_of(method, encoder, SEVEN), method.modules(encoder, seeded()), {})
+    assert loss.terms.keys() >= {"own", "others", "mlm"}
 
 
 def test_the_published_settings() -> None:
