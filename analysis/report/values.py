@@ -15,7 +15,7 @@ from analysis.cells import Cell
 from analysis.report.blocks import Record, block
 from analysis.report.bootstrap_tables import pairs_and_seeds, what_it_excludes
 from analysis.report.formats import DASH, interval, number
-from analysis.report.plan_tables import one_look_text
+from analysis.report.plan_tables import STAGES, one_look_text
 from analysis.report.reproduction_tables import (
     BASELINE,
     MANY,
@@ -66,14 +66,7 @@ def _mean(record: Record, *place: str) -> float | None:
 
 
 def _gain(
-    record: Record,
-    study: str,
-    better: str,
-    worse: str,
-    column: str = STS,
-    *,
-    paired: bool = False,
-    scale: str = SCALE,
+    record: Record, study: str, better: str, worse: str, column: str = STS, scale: str = SCALE, *, paired: bool = False
 ) -> Estimate | None:
     ours, theirs = (cell(record, study, row, column, scale).scores for row in (better, worse))
     return contrast_tests.difference(ours, theirs, paired=paired)
@@ -94,9 +87,9 @@ def taught_by(teacher: str, epochs: str, column: str = STS) -> Value:
     return welch("plan2-teachers", f"ListMLE taught by {teacher}, {epochs}", f"SimCSE, {epochs}", column)
 
 
-def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1) -> Value:
+def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1, scale: str = SCALE) -> Value:
     """Return how far a row is ahead of another, seed by seed."""
-    return Value(lambda record: _gain(record, study, better, worse, column, paired=True), digits)
+    return Value(lambda record: _gain(record, study, better, worse, column, scale, paired=True), digits)
 
 
 def over(choose: Callable[[Sequence[float]], float], values: Sequence[Value], digits: int = 1) -> Value:
@@ -313,11 +306,7 @@ VALUES: dict[str, Value] = {
     "one.ListMLE.equal": taught_by("SimCSE of eight epochs", "one epoch"),
     "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", "sts_disjoint_avg"),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
-    "D1.scoring": Value(
-        lambda record: _gain(
-            record, "plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", paired=True, scale="minilm"
-        )
-    ),
+    "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
     "rank.larger": mean("plan-ranks", "RankEncoder, 8 epochs", "rank_larger", 0),
@@ -393,7 +382,7 @@ def value_text(name: str, record: Record) -> str:
 def _verdicts(record: Record) -> dict[str, Verdict]:
     """Return the verdicts of the first plan and of the second one's stages so far, by their names."""
     plan, second = record.plan(SCALE), [record.of(study) for study in record.studies(["plan2"], SCALE)]
-    stages = [verdict for letter in "AD" for verdict in judge_stage(second, letter)]
+    stages = [verdict for stage in STAGES for verdict in judge_stage(second, stage)]
     return {_verdict_key(each): each for each in (*plan.contrasts, *plan.others, *stages)}
 
 

@@ -6,11 +6,10 @@ rows are added: WhitenedCSE with the views of its released code, and RankEncoder
 
 from experiments.plan import plan_objectives, plan_rankcse, plan_rankencoder
 from experiments.plan.pilots import RANKS, WHITENING
-from experiments.plan.planned_rows import planned_row
+from experiments.plan.second_plan import seeded_row
 from experiments.schema.contrasts import EXPLORATORY, HEADLINES, PRIMARY, Contrast, of_rows
 from experiments.schema.recipes import RUNS, rankencoder_run
 from experiments.schema.rows import BASE, rank_scorer
-from experiments.schema.scales import PLANNED_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 SOURCES: tuple[StudyAt, ...] = tuple(
@@ -46,12 +45,11 @@ def headline(scale: Scale) -> Study:
 
 def _other_readings(scale: Scale) -> tuple[Row, Row]:
     """Return WhitenedCSE with the views of its released code, and RankEncoder at the paper's weight."""
-    seeds = PLANNED_SEEDS[:10]
     whitened, ranks = RUNS["whitenedcse"](scale, BASE, views="dropout"), rankencoder_run(scale, BASE)
-    scorer = rank_scorer(scale)
+    by_ranks = {"vary": "all", "scorer": rank_scorer(scale)}
     return (
-        planned_row(scale, "WhitenedCSE, dropout views", whitened, WHITENING, seeds=seeds),
-        planned_row(scale, "RankEncoder, the paper's weight", ranks, RANKS, seeds=seeds, vary="all", scorer=scorer),
+        seeded_row(scale, "WhitenedCSE, dropout views", whitened, 10),
+        seeded_row(scale, "RankEncoder, the paper's weight", ranks, 10, **by_ranks),
     )
 
 

@@ -9,6 +9,7 @@ from scipy import stats
 
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.run import Run
+from experiments.schema.study import Row
 from experiments.studies import catalogue
 
 pytestmark = pytest.mark.slow
@@ -60,9 +61,12 @@ def scores() -> pd.DataFrame:
     return lines[wanted]
 
 
-def averages(scores: pd.DataFrame, study: str, label: str, suffix: str = "") -> dict[int, float]:
+def row_of(study: str, label: str) -> Row:
+    return next(row for row in catalogue.single(study, "small").rows if row.label == label)
+
+
+def averages(scores: pd.DataFrame, row: Row, suffix: str = "") -> dict[int, float]:
     """Return the mean of the seven sets in points, by seed."""
-    row = next(row for row in catalogue.single(study, "small").rows if row.label == label)
     found = {}
     for seed, key in row.keys().items():
         chosen = (scores["scorer"] == str(row.scorer)) & (scores["select"] == row.select)
@@ -85,7 +89,7 @@ def printed(name: str) -> tuple[float, float, float]:
 def test_a_printed_gain_follows_from_the_records_scores(name: str, scores: pd.DataFrame) -> None:
     study, *labels = (WELCH | PAIRED)[name]
     suffix = "_disjoint" if name.startswith("disjoint") else ""
-    ours, theirs = (averages(scores, study, label, suffix) for label in labels)
+    ours, theirs = (averages(scores, row_of(study, label), suffix) for label in labels)
     if name in PAIRED:
         seeds = [seed for seed in ours if seed in theirs]
         found = stats.ttest_rel([ours[s] for s in seeds], [theirs[s] for s in seeds])
@@ -102,14 +106,14 @@ def test_a_printed_gain_follows_from_the_records_scores(name: str, scores: pd.Da
 )
 def test_a_gain_is_at_the_weight_that_is_said(name: str, weight: float) -> None:
     study, label, _ = next(found for key, found in PAIRED.items() if key.split()[0] == name)
-    row = next(row for row in catalogue.single(study, "small").rows if row.label == label)
-    assert isinstance(row.encoder, Run)
-    assert isinstance(row.encoder.method, RankEncoder)
-    assert row.encoder.method.rank_weight == weight
+    run = row_of(study, label).encoder
+    assert isinstance(run, Run)
+    assert isinstance(run.method, RankEncoder)
+    assert run.method.rank_weight == weight
 
 
 def test_list_mles_best_checkpoint_is_the_first_one(scores: pd.DataFrame) -> None:
     for study, label in (("plan-orders", "ListMLE"), WELCH["one.ListMLE.equal estimate"][:2]):
-        row = next(row for row in catalogue.single(study, "small").rows if row.label == label)
+        row = row_of(study, label)
         kept = scores[scores["key"].isin(row.keys().values()) & (scores["select"] == row.select)]
         assert set(kept["step"]) == {32}
