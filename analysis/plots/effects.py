@@ -155,7 +155,7 @@ def first_claims(shown: Iterable[tuple[str, str, Estimate | None, float]], scale
         Effect(name=words, estimate=estimate, published=printed, heading=paper)
         for paper, words, estimate, printed in shown
     ]
-    heading = f"What is left of each paper's gain over SimCSE? Scale {scale}."
+    heading = f"What is left of each paper's gain over SimCSE? Scale {scale}, unless a line says otherwise."
     return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)
 
 
