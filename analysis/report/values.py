@@ -123,16 +123,6 @@ def spread(values: Sequence[Value], digits: int = 1) -> Value:
     return over(lambda sizes: max(sizes) - min(sizes), values, digits)
 
 
-def wins(study: str, better: str, worse: str, column: str) -> Value:
-    """Return in how many seeds a row is ahead of another, such as "3 of 5"."""
-
-    def make(record: Record) -> str:
-        ours, theirs = (cell(record, study, row, column).scores for row in (better, worse))
-        return f"{sum(score > theirs[seed] for seed, score in ours.items())} of {len(ours)}"
-
-    return Value(make)
-
-
 def printed(table: str, method: str, backbone: str, heading: str = "Avg", *, std: bool = False) -> Value:
     """Return a published number."""
     found = [
@@ -306,6 +296,7 @@ VALUES: dict[str, Value] = {
     "one.ListMLE.equal": taught_by("SimCSE of eight epochs", "one epoch"),
     "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", "sts_disjoint_avg"),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
+    "D5.disjoint": paired("plan2-quality", "CompCSE", "two random crops", "sts_disjoint_avg", scale="minilm"),
     "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
@@ -330,7 +321,6 @@ VALUES: dict[str, Value] = {
     "spread.added": Value(_whitening_adds),
     # CompCSE
     "composed.dev": paired("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
-    "composed.wins": wins("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
     "projected.least": smallest(*PROJECTED),
     "projected.most": largest(*PROJECTED),
     "crop": paired(CC, "one random crop", "CompCSE"),
