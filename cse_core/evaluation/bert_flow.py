@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from cse_core.method import check
 from cse_core.seeding import generator_for
 
 CONSTANT = 1e-6  # a channel with at most this share of the largest spread counts as constant
@@ -103,7 +102,6 @@ class Flow(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        _at_least(1, levels=levels, depth=depth, hidden=hidden)
         least = 2 ** (levels - 1) + 1
         if width < least:
             raise ValueError(
@@ -152,9 +150,6 @@ def negative_log_likelihood(z: Float[Tensor, "n d"], log_determinant: Float[Tens
 def fit_flow(
     vectors: Float[Tensor, "n d"],
     *,
-    levels: int = 2,
-    depth: int = 3,
-    hidden: int = 32,
     learning_rate: float = 1e-3,
     epochs: int = 1,
     batch_size: int = 64,
@@ -170,11 +165,8 @@ def fit_flow(
         raise ValueError(f"fit_flow needs more vectors than dimensions, got {n} of {d} dimensions")
     if not torch.isfinite(vectors).all():
         raise ValueError("fit_flow needs finite vectors, got some that are not")
-    check("learning_rate", learning_rate, lambda r: r > 0, "positive")
-    _at_least(0, epochs=epochs)
-    _at_least(2, batch_size=batch_size)
     vectors = vectors.detach().float()
-    flow = Flow(d, levels, depth, hidden, generator_for(seed, "flow/parameters")).to(vectors.device)
+    flow = Flow(d, generator=generator_for(seed, "flow/parameters")).to(vectors.device)
     optimiser = torch.optim.Adam(flow.parameters(), lr=learning_rate)
     flow.initialise(vectors[_order(n, seed, 0)[:batch_size]])
     for epoch in range(epochs):
@@ -190,9 +182,3 @@ def fit_flow(
 
 def _order(n: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
     return torch.randperm(n, generator=generator_for(seed, f"flow/order/{epoch}"))
-
-
-def _at_least(least: int, **sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < least:
-            raise ValueError(f"{name} must be at least {least}, got {size}")

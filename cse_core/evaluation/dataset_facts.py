@@ -10,7 +10,7 @@ import numpy as np
 from cse_core.data.senteval import TRANSFER, EvalDataset
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.evaluation.sts_subsets import SIMILAR, gold_between, unordered_pairs
-from cse_core.evaluation.task import BaseTask, Inputs, Outcome, check_nonzero
+from cse_core.evaluation.task import Inputs, Outcome, Task, check_nonzero
 from cse_core.evaluation.transfer import SPLITS
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics.correlation import correlations
@@ -66,7 +66,7 @@ EXAMPLES: dict[str, tuple[str, Mapping[str, float]]] = {
 
 
 @dataclass(frozen=True)
-class Sizes(BaseTask):
+class Sizes(Task):
     """The number of pairs or labelled sentences in each split (RankCSE, Tables 7 and 8).
 
     A set without fixed splits, which is cross-validated, counts as `train`, as in the paper.
@@ -98,7 +98,7 @@ def _split_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Gold(BaseTask):
+class Gold(Task):
     """Gold scores / 5, the share of similar pairs, and the number of pairs shared with STS-B's dev and train sets.
 
     `similar`: gold / 5 of at least 0.67 (RankEncoder, A.3 and Fig. 9; SICK-R's scores, 1 to 5, are divided by 5 too).
@@ -140,7 +140,7 @@ def count_shared(dataset: EvalDataset, other: EvalDataset) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Example(BaseTask):
+class Example(Task):
     """The ranking of a query's targets: the score of each, in their order, and Spearman with the human labels."""
 
     version: ClassVar[int] = VERSION
@@ -172,7 +172,7 @@ class Example(BaseTask):
 
 
 @dataclass(frozen=True)
-class Halves(BaseTask):
+class Halves(Task):
     """Whether sentences are nearer to their left or their right half (CompCSE, Fig. 4, shows it for one sentence).
 
     Over distinct sentences x of at least four words: `imbalance`, the mean of | cos(x, left) - cos(x, right) |, and

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.evaluation.scorers import Cosine, Pairs, PairScores
+from cse_core.evaluation.scorers import Cosine, Pairs, PairScores, Scorer
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, EncoderOfDistinctIds, SentenceEncoder
 from cse_core.models.foreign import open_encoder
@@ -20,7 +20,7 @@ from cse_core.run import Pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixedCosine:
+class MixedCosine(Scorer):
     """The weighted mean of the encoder's cosine and that of `other`, with weight `share`; each has its own pooling."""
 
     other: Pretrained
@@ -49,14 +49,6 @@ class MixedCosine:
     def _other(self, encoder: SentenceEncoder) -> CachedEncoder:
         other = _load(self.other)
         return EncoderOfDistinctIds(other) if CachedEncoder.wrap(encoder).by_ids else other
-
-    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
-        """See Scorer."""
-        return CachedEncoder.wrap(encoder)
-
-    def texts(self, data: Path | None = None) -> Sequence[str]:
-        """See Scorer."""
-        return ()
 
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None

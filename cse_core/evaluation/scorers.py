@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import numpy as np
 import torch
@@ -27,29 +27,28 @@ Pairs = tuple[Sequence[str], Sequence[str]]
 SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "sickr_dev", "sickr")}
 
 
-@runtime_checkable
-class Scorer(Protocol):
+class Scorer(ABC):
     """A frozen value that scores sentence pairs."""
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """Return the encoder with this scorer's pooling, with a cache so that each text is embedded once."""
-        ...
+        return CachedEncoder.wrap(encoder)
 
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """Return the sentences that the scorer embeds besides the pairs: its corpus, if it has one."""
-        ...
+        return ()
 
+    @abstractmethod
     def pair_scores(
         self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
     ) -> dict[str, "PairScores"]:
         """Return scores of every task's pairs; `data` is the folder of a corpus or of a task's other splits."""
-        ...
 
+    @abstractmethod
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
         """Return vectors whose cosines are this scorer's scores, for measures of a space rather than of pairs."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class PairScores:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Scorer):
     """Plain cosine of two vectors, with the encoder's own pooling and template or with others."""
 
     pooling: str | None = None
@@ -89,10 +88,6 @@ class Cosine:
         cached = CachedEncoder.wrap(encoder)
         return cached.with_pooling(self.pooling, self.template) if self.pooling else cached
 
-    def texts(self, data: Path | None = None) -> Sequence[str]:
-        """See Scorer."""
-        return ()
-
     def vectors(
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
@@ -101,7 +96,7 @@ class Cosine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranked:
+class Ranked(Scorer):
     """Spearman's rho of two sentences' rankings of a corpus, mixed with their cosine (RankEncoder, Eq. 7).
 
     The weight of rho is 0.1 in Eq. 7; with 1 the score is rho alone (Eq. 2). Corpus sentences are drawn and cut as in
@@ -142,10 +137,6 @@ class Ranked:
             scores[task] = PairScores(mixed.numpy(), undefined)
         return scores
 
-    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
-        """See Scorer."""
-        return CachedEncoder.wrap(encoder)
-
     def texts(self, data: Path | None = None) -> Sequence[str]:
         """See Scorer."""
         return sample(self.corpus, self.size, self.seed, data)
@@ -182,14 +173,10 @@ class Ranked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedScorer(ABC):
+class FittedScorer(Scorer):
     """Cosine after a map that is fitted to a corpus or, without one, to the sentences in all splits of the task."""
 
     corpus: Corpus | None = None
-
-    @abstractmethod
-    def view(self, encoder: SentenceEncoder) -> CachedEncoder:
-        """See Scorer."""
 
     @abstractmethod
     def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:

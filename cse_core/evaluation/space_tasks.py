@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cse_core.data.batches import pad
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
-from cse_core.evaluation.task import BaseTask, Inputs, Outcome, PairList, check_nonzero
+from cse_core.evaluation.task import Inputs, Outcome, PairList, Task, check_nonzero
 from cse_core.functional.contrastive import cosine_matrix, pair_cosines
 from cse_core.functional.whitening import check_groups, group_whiten
 from cse_core.method import Tokens
@@ -22,7 +22,7 @@ MAX_RANKS = 30_000_000  # numbers in all rank vectors: 2 GiB with the copies tha
 
 
 @dataclass(frozen=True)
-class GeometryTask(BaseTask):
+class GeometryTask(Task):
     """Alignment, uniformity, cosines by gold and the effect of length on scores (geometry.py).
 
     The cosine and the gold score of each pair are stored too (RankCSE, Fig. 5).
@@ -47,7 +47,7 @@ class GeometryTask(BaseTask):
 
 
 @dataclass(frozen=True)
-class SentenceSample(BaseTask):
+class SentenceSample(Task):
     """Base of tasks on the distinct sentences of pairs: on all of them, or on `size` of them drawn with a seed."""
 
     size: int | None = None
@@ -178,7 +178,7 @@ class Positives(SentenceSample):
 
 
 @dataclass(frozen=True)
-class SimilarityMatrixTask(BaseTask):
+class SimilarityMatrixTask(Task):
     """Cosines of a few sentences with each other, for a heat map."""
 
     version: ClassVar[int] = geometry.VERSION

@@ -1,9 +1,10 @@
 """Contracts of an evaluation: a Task, its Inputs and its Outcome."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -66,57 +67,27 @@ class PairList:
     undefined: int
 
 
-@runtime_checkable
-class Task(Protocol):
+@dataclass(frozen=True)
+class Task(ABC):
     """An evaluation: its version, the names of its metrics, the pair sets to be scored, and what else it reads."""
 
     version: ClassVar[int]
+    pair_sets: tuple[str, ...] = ()  # sets whose pairs the scorer scores
+    labelled_sets: tuple[str, ...] = ()  # sets of labelled sentences
+    read_sets: tuple[str, ...] = ()  # sets of either kind that are only read, neither scored nor embedded
+    sentences: tuple[str, ...] = ()  # further sentences to be embedded
 
     @property
+    @abstractmethod
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics in every outcome, which may have more."""
-        ...
 
-    @property
-    def pair_sets(self) -> tuple[str, ...]:
-        """Sets whose pairs the scorer scores."""
-        ...
-
-    @property
-    def labelled_sets(self) -> tuple[str, ...]:
-        """Sets of labelled sentences."""
-        ...
-
-    @property
-    def read_sets(self) -> tuple[str, ...]:
-        """Sets of either kind that are only read, neither scored nor embedded."""
-        ...
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """Further sentences to be embedded."""
-        ...
-
-    def check(self, name: str, scorer: Scorer) -> None:
+    def check(self, name: str, scorer: Scorer) -> None:  # noqa: B027 - most tasks take any scorer
         """Refuse a scorer that the task can't use; errors begin with the task's `name`."""
-        ...
 
+    @abstractmethod
     def outcome(self, name: str, inputs: Inputs) -> Outcome:
         """Return the metrics, and the arrays that are stored with them."""
-        ...
-
-
-@dataclass(frozen=True)
-class BaseTask:
-    """The fields of every kind of task: the sets and sentences that it reads."""
-
-    pair_sets: tuple[str, ...] = ()
-    labelled_sets: tuple[str, ...] = ()
-    read_sets: tuple[str, ...] = ()
-    sentences: tuple[str, ...] = ()
-
-    def check(self, name: str, scorer: Scorer) -> None:
-        """Accept any scorer."""
 
 
 def check_finite(name: str, vectors: Float[Tensor, "n d"], sentences: Sequence[str]) -> Float[Tensor, "n d"]:

@@ -14,13 +14,13 @@ from cse_core.data.senteval import EvalDataset
 from cse_core.evaluation import transfer
 from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.evaluation.sts_subsets import SUBSETS
-from cse_core.evaluation.task import BaseTask, Inputs, Outcome, PairList, check_finite, check_nonzero
+from cse_core.evaluation.task import Inputs, Outcome, PairList, Task, check_finite, check_nonzero
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.metrics import correlation, neighbours, ranking
 
 
 @dataclass(frozen=True)
-class STSTask(BaseTask):
+class STSTask(Task):
     """Correlations of a set's pair scores with gold (correlation.py), of all its pairs or of a subset."""
 
     version: ClassVar[int] = correlation.VERSION
@@ -40,7 +40,7 @@ class STSTask(BaseTask):
 
 
 @dataclass(frozen=True)
-class RankingTask(BaseTask):
+class RankingTask(Task):
     """The ranking task on one set, or on its splits merged (ranking.py)."""
 
     version: ClassVar[int] = ranking.VERSION
@@ -55,7 +55,7 @@ class RankingTask(BaseTask):
 
 
 @dataclass(frozen=True)
-class TransferTask(BaseTask):
+class TransferTask(Task):
     """A transfer task under one of SentEval's settings (transfer.py)."""
 
     version: ClassVar[int] = transfer.VERSION
@@ -82,7 +82,7 @@ class TransferTask(BaseTask):
 
 
 @dataclass(frozen=True)
-class Neighbours(BaseTask):
+class Neighbours(Task):
     """How many of the 100 nearest sentences in the scorer's corpus a pair's two sentences share (neighbours.py)."""
 
     version: ClassVar[int] = neighbours.VERSION

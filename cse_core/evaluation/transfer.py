@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cse_core.data.senteval import TRANSFER
 from cse_core.evaluation.linear_probe import L2, SETTINGS, FittedProbe, Problem, Setting, fit
+from cse_core.models.embedding_cache import counting
 
 VERSION = 1  # recorded with every score: bump with any change that could move one
 SEED = 1111  # SentEval's; the folds of cross-validated tasks always use it
@@ -50,43 +50,21 @@ def pair_features(first: Float[Tensor, "n d"], second: Float[Tensor, "n d"]) -> 
 
 def accuracy(
     task: str,
-    embeddings: Mapping[str, Float[Tensor, "_ d"]] | Float[Tensor, "n d"],
-    labels: Mapping[str, Int[Tensor, " _"]] | Int[Tensor, " n"],
+    vectors: Mapping[str, Float[Tensor, "_ d"]],
+    labels: Mapping[str, Int[Tensor, " _"]],
     setting: str = "test",
     seed: int = SEED,
     progress: Progress | None = None,
 ) -> Accuracy:
     """Return test and dev accuracy in [0, 1], rounded like SentEval, of features in SentEval's order (see `order`).
 
-    mr, cr, subj and mpqa take one tensor; sst2, trec and mrpc take one per split, by name. mrpc's are `pair_features`.
+    Both are by split; that of mr, cr, subj and mpqa is "all". mrpc's features are `pair_features`.
     `progress` gets the number of training sets that are done, and the number of all.
     """
-    if task not in TRANSFER or setting not in SETTINGS:
-        choices = f"tasks {', '.join(TRANSFER)}; settings {', '.join(SETTINGS)}"
-        raise ValueError(f"transfer task {task!r}, setting {setting!r}: unknown; known: {choices}")
-    parts = _check_parts(task, embeddings, labels)
+    parts = {name: Part(vectors[name].float(), labels[name].long()) for name in SPLITS.get(task, ("all",))}
     protocols = {"sst2": _use_dev_set, "trec": _use_test_set, "mrpc": _use_test_set}
     protocol = protocols.get(task, _cross_validate)
     return protocol(parts, SETTINGS[setting], seed, progress or (lambda done, of: None))
-
-
-def _check_parts(
-    task: str,
-    embeddings: Mapping[str, Tensor] | Tensor,
-    labels: Mapping[str, Tensor] | Tensor,
-) -> dict[str, Part]:
-    vectors = {"all": embeddings} if isinstance(embeddings, Tensor) else dict(embeddings)
-    classes = {"all": labels} if isinstance(labels, Tensor) else dict(labels)
-    expected = SPLITS.get(task, ("all",))
-    if tuple(sorted(vectors)) != tuple(sorted(expected)) or vectors.keys() != classes.keys():
-        raise ValueError(f"{task}: expected features and labels of {', '.join(expected)}, got {', '.join(vectors)}")
-    for name, x in vectors.items():
-        if x.ndim != 2 or len(x) != len(classes[name]):
-            raise ValueError(f"{task}, {name}: {len(classes[name])} labels, got features {tuple(x.shape)}")
-        bad = (~torch.isfinite(x)).any(1).nonzero()
-        if len(bad):
-            raise ValueError(f"{task}, {name}: features of row {int(bad[0])} are not finite")
-    return {name: Part(vectors[name].float(), classes[name].long()) for name in expected}
 
 
 def _cross_validate(parts: dict[str, Part], setting: Setting, seed: int, progress: Progress) -> Accuracy:
@@ -94,7 +72,7 @@ def _cross_validate(parts: dict[str, Part], setting: Setting, seed: int, progres
     x, y = parts["all"]
     outer = list(_folds(y, setting.folds, SEED))
     inner = [Problem(train[a], train[b]) for train, _ in outer for a, b in _folds(y[train], setting.folds, SEED)]
-    report = _counter(progress, len(inner) + len(outer))
+    report = counting(progress, len(inner) + len(outer))
     fits = fit(x, y, inner, setting, seed, report)
     chosen = [_select_decay(fits[i : i + setting.folds]) for i in range(0, len(fits), setting.folds)]
     refits = [Problem(train, None, (l2,)) for (train, _), (l2, _) in zip(outer, chosen, strict=True)]
@@ -110,7 +88,7 @@ def _use_test_set(parts: dict[str, Part], setting: Setting, seed: int, progress:
 
     (x, y), (test_x, test_y) = parts["train"], parts["test"]
     folds = [Problem(a, b) for a, b in _folds(y, setting.folds, seed)]
-    report = _counter(progress, len(folds) + 1)
+    report = counting(progress, len(folds) + 1)
     l2, devacc = _select_decay(fit(x, y, folds, setting, seed, report))
     (refit,) = fit(x, y, [Problem(np.arange(len(y)), None, (l2,))], setting, seed, report)
     f1 = None
@@ -125,7 +103,7 @@ def _use_dev_set(parts: dict[str, Part], setting: Setting, seed: int, progress: 
     y = torch.cat([parts["train"].labels, parts["dev"].labels])
     rows = np.arange(len(y))
     size = len(parts["train"].labels)
-    (fitted,) = fit(x, y, [Problem(rows[:size], rows[size:])], setting, seed, _counter(progress, 1))
+    (fitted,) = fit(x, y, [Problem(rows[:size], rows[size:])], setting, seed, counting(progress, 1))
     l2, devacc = _select_decay([fitted])
     weights = fitted.weights[L2.index(l2)]
     return Accuracy(_accuracy(weights, *parts["test"]) / 100, devacc / 100)
@@ -149,14 +127,3 @@ def _accuracy(weights: Float[Tensor, "c d1"], x: Float[Tensor, "n d"], y: Int[Te
 
 def _predict(weights: Float[Tensor, "c d1"], x: Float[Tensor, "n d"]) -> Int[Tensor, " n"]:
     return (x @ weights[:, :-1].T + weights[:, -1]).argmax(1)
-
-
-def _counter(progress: Progress, of: int) -> Callable[[int], None]:
-    done = 0
-
-    def report(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(done, of)
-
-    return report

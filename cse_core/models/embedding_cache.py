@@ -1,12 +1,12 @@
 """An encoder with a cache, so that each distinct sentence is embedded once; optionally on disk."""
 
 import hashlib
-import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -15,16 +15,15 @@ from torch import Tensor
 
 from cse_core.data.arrow_cache import cache_folder
 from cse_core.data.atomic_write import atomic_path
+from cse_core.data.sealed import is_whole, seal, warn_of_damage
 from cse_core.models.encoder import TOKENISE_CHUNK, Encoder
 from cse_core.models.foreign import ForeignEncoder
 from cse_core.models.loading import UNLIMITED
 from cse_core.models.word_vectors import WordVectors
 
-FORMAT = 4  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
+FORMAT = 5  # of the vectors on disk: bump with any change of the file, or of how texts become vectors
 SPECIAL_TOKENS = 4  # at most, around a sentence
 Progress = Callable[[str, int, int], object]  # activity, number done, number in all
-
-logger = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -36,6 +35,18 @@ class SentenceEncoder(Protocol):
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
         """Return a vector per sentence, on the CPU."""
         ...
+
+
+def counting(progress: Callable[[int, int], object], of: int) -> Callable[[int], None]:
+    """Return a callback that takes how many more are done, and reports how many of all are."""
+    done = 0
+
+    def report(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, of)
+
+    return report
 
 
 def cut_warning(name: str, encoder: SentenceEncoder, sentences: Iterable[str]) -> tuple[str, ...]:
@@ -116,14 +127,7 @@ class CachedEncoder:
     def _embed(self, new: list[str], progress: Progress | None) -> Tensor:
         if progress is None or not isinstance(self.encoder, Encoder | WordVectors):
             return self.encoder.encode(new)
-        done = 0
-
-        def report(more: int) -> None:
-            nonlocal done
-            done += more
-            progress("embedding", done, len(new))
-
-        return self.encoder.encode(new, progress=report)
+        return self.encoder.encode(new, progress=counting(partial(progress, "embedding"), len(new)))
 
     def _add(self, hashes: Sequence[bytes], vectors: Float[Tensor, "n d"]) -> None:
         start = len(self._vectors)
@@ -143,41 +147,22 @@ class CachedEncoder:
         if not self.content or len(self._vectors):
             return
         for path in sorted(self._folder().glob("*.npz")):
-            try:
-                hashes, vectors = self._read(path)
-            except FileNotFoundError:  # deleted by another process
-                continue
-            except (BadZipFile, EOFError, KeyError, ValueError) as error:
-                logger.warning("%s: damaged embeddings (%s): discarded and computed again", path, error)
+            if not is_whole(path, self._cache_key()):
+                warn_of_damage(path)
                 path.unlink(missing_ok=True)
-            else:
-                self._add(hashes, vectors)
-
-    def _read(self, path: Path) -> tuple[list[bytes], Float[Tensor, "n d"]]:
-        with path.open("rb") as file, np.load(file) as arrays:
-            hashes, vectors, digest = arrays["marks"], arrays["vectors"], arrays["digest"].tobytes()
-        if digest != self._digest(hashes, vectors):
-            raise ValueError("other content than was written")
-        width = getattr(self.encoder, "width", vectors.shape[-1])
-        if vectors.ndim != 2 or vectors.shape != (len(hashes), width):
-            raise ValueError(f"shape {vectors.shape}, expected {(len(hashes), width)}")
-        return [row.tobytes() for row in hashes], torch.from_numpy(vectors)
-
-    def _digest(self, hashes: np.ndarray, vectors: np.ndarray) -> bytes:
-        """Return a digest that binds vectors to their sentences and to this encoder."""
-        digest = hashlib.blake2b(f"{self._cache_key()} {vectors.shape} {vectors.dtype}".encode(), digest_size=32)
-        for part in (hashes, vectors):
-            digest.update(np.ascontiguousarray(part).data)
-        return digest.digest()
+                continue
+            with suppress(FileNotFoundError), np.load(path) as arrays:  # unless another process deleted it
+                self._add([row.tobytes() for row in arrays["marks"]], torch.from_numpy(arrays["vectors"]))
 
     def _save_to_disk(self, hashes: Sequence[bytes], vectors: Float[Tensor, "n d"]) -> None:
         """Write one call's vectors to a new file, atomically; no other process writes the same one."""
         if not self.content:
             return
-        table, rows = np.frombuffer(b"".join(hashes), np.uint8).reshape(len(hashes), -1), vectors.numpy()
-        digest = np.frombuffer(self._digest(table, rows), np.uint8)
-        with atomic_path(self._folder() / f"{os.getpid()}-{hashes[0].hex()}.npz") as part, part.open("wb") as file:
-            np.savez(file, marks=table, vectors=rows, digest=digest)
+        table = np.frombuffer(b"".join(hashes), np.uint8).reshape(len(hashes), -1)
+        with atomic_path(self._folder() / f"{os.getpid()}-{hashes[0].hex()}.npz") as part:
+            with part.open("wb") as file:
+                np.savez(file, marks=table, vectors=vectors.numpy())
+            seal(part, self._cache_key())
 
 
 class EncoderOfDistinctIds(CachedEncoder):

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from cse_core.data.batches import Column
 from cse_core.data.corpora import sample, sentences
 from cse_core.data.sealed import is_whole, seal, warn_of_damage
 from cse_core.method import EncoderRef, Method, VectorScorer, starting_encoder
-from cse_core.models.embedding_cache import CachedEncoder, Progress
+from cse_core.models.embedding_cache import CachedEncoder, Progress, counting
 from cse_core.models.encoder import Encoder
 from cse_core.models.foreign import ForeignEncoder, open_encoder
 from cse_core.models.pretrained import encoder_hash, resolve_pinned
@@ -140,16 +141,7 @@ class TargetEncoder:
 
     def _counter(self, of: int) -> Callable[[int], object] | None:
         """Return a callback that takes batch sizes and reports how many vectors are finished."""
-        if not (report := self.report):
-            return None
-        done = 0
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            report("embedding for teachers", done, of)
-
-        return count
+        return counting(partial(self.report, "embedding for teachers"), of) if self.report else None
 
     def _load(self, encoder: EncoderRef, select: str) -> Encoder | ForeignEncoder | WordVectors:
         finished = load_finished(self.store, encoder, select, self.device)

@@ -231,7 +231,7 @@ def test_only_the_seed_decides_a_fit() -> None:
 def test_a_width_too_small_to_split_is_refused() -> None:
     for width, levels, least in ((1, 1, 2), (1, 2, 3), (2, 2, 3), (4, 3, 5)):
         with pytest.raises(ValueError, match=f"{levels} levels needs .* at least {least} dimensions, got {width}"):
-            fit_flow(drawn(20, width, seed=0), levels=levels)
+            Flow(width, levels)
         assert Flow(least, levels)(drawn(2, least, seed=0).float())[0].shape == (2, least)
 
 
@@ -240,12 +240,9 @@ def test_what_has_no_flow_is_refused_in_words() -> None:
     wrong: list[tuple[Tensor, dict[str, Any], str]] = [
         (x[:4], {}, "more vectors than dimensions, got 4 of 4 dimensions"),
         (x.log(), {}, "finite vectors"),
-        (x, {"learning_rate": 0.0}, "learning_rate must be positive"),
         (x, {"learning_rate": 1e30, "epochs": 3}, "diverged at learning_rate"),
     ]
-    sizes: dict[str, Any] = {"levels": 1, "depth": 1, "hidden": 1, "epochs": 0, "batch_size": 2}
-    wrong += [(x, {name: v - 1}, f"{name} must be at least {v}, got {v - 1}") for name, v in sizes.items()]
     for vectors, arguments, problem in wrong:
         with pytest.raises(ValueError, match=problem):
             fit_flow(vectors, **arguments)
-    fit_flow(x[:5], **sizes)
+    fit_flow(x[:5])
