@@ -83,17 +83,13 @@ def _average_column(heading: str, suffix: str, tasks: tuple[str, ...] = STS, met
     return Column(heading=heading, tasks=tuple(f"{task}{suffix}" for task in tasks), metric=metric)
 
 
-def _size_column(task: str) -> Column:
-    return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_sizes",), factor=1.0, digits=0)
-
-
-def _shared_pairs_column(task: str) -> Column:
-    return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_gold",), factor=1.0, digits=0)
+def _count_column(task: str, counts: str) -> Column:
+    return Column(heading=PUBLISHED_NAMES[task], tasks=(f"{task}_{counts}",), factor=1.0, digits=0)
 
 
 COLUMNS = {
-    **{f"{task}_shared": _shared_pairs_column(task) for task in STS},
-    **{f"{task}_sizes": _size_column(task) for task in (*STS, *TRANSFER)},
+    **{f"{task}_shared": _count_column(task, "gold") for task in STS},
+    **{f"{task}_sizes": _count_column(task, "sizes") for task in (*STS, *TRANSFER)},
     "sts_avg": _average_column("STS avg", ""),
     "sts_avg_mean": _average_column("STS avg, mean of parts", "", metric="spearman.mean"),
     "sts_avg_wmean": _average_column("STS avg, weighted mean of parts", "", metric="spearman.wmean"),

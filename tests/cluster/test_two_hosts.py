@@ -201,6 +201,25 @@ def mlflow_away_for_a_minute(cluster: Cluster, head: Host) -> None:
     assert "MLflow's server is at" in started.stdout
 
 
+@pytest.mark.nightly
+def test_a_comparison_on_two_hosts_is_that_of_one_machine(
+    running: tuple[Cluster, Host, Host, Path], tmp_path: Path
+) -> None:
+    cluster, head, worker, _ = running
+    budget = ["--trials", "2", "--searches", "1", "--finals", "2"]
+    words = ["experiments/compare.py", "simcse", "rankcse", "--scale", "quickstart", *budget]
+    done = cluster.ray("submit", *words)
+    assert done.returncode == 0, done.stdout[-5000:]
+    found, alone = head.home / "cse/mlruns/comparisons/simcse-rankcse", tmp_path / "alone"
+    subprocess.run([sys.executable, *words, "--mlruns", str(alone)], cwd=ROOT, check=True, timeout=900)
+    assert_same(recorded(found), recorded(alone))
+    assert_same(*(csv_record.read_curves("quickstart", mlruns) for mlruns in (found, alone)))
+    assert_same(*(csv_record.read_searches("quickstart", mlruns) for mlruns in (found, alone)))
+    trained = {path.parent.name for path in worker.home.glob("cse/**/store/**/history.json")}
+    assert trained & set(recorded(found)["key"])  # the second host took part
+    assert (found / "comparison.md").is_file()
+
+
 def test_a_failing_script_fails_here(running: tuple[Cluster, Host, Host, Path]) -> None:
     assert running[0].ray("submit", "experiments/sweep.py", "no-such-study").returncode != 0
 
