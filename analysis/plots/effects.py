@@ -149,7 +149,7 @@ def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
     return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)
 
 
-def first_claims(shown: Iterable[tuple[str, str, Estimate | None, float]], scale: str) -> Figure:
+def first_claims(shown: Iterable[tuple[str, str, Estimate | None, float | None]], scale: str) -> Figure:
     """Draw each paper's gains over SimCSE, as in README's table, from (paper, words, gain, published gain)."""
     effects = [
         Effect(name=words, estimate=estimate, published=printed, heading=paper)

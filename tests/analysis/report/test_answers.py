@@ -1,17 +1,19 @@
 """README's line for each paper: its gains follow from the record, and a missing one says so."""
 
 import re
+from pathlib import Path
 
 import pandas as pd
 
 from analysis.cells import Results, join
-from analysis.report.answers import ANSWERS, NOT_RUN, answers_grid
+from analysis.report.answers import ANSWERS, NOT_RUN, answers_grid, gains_shown
 from analysis.verdicts.estimates import measure
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES
 from experiments.studies import catalogue
 from tests.support.figure_records import lines_of
 
+ROOT = Path(__file__).parents[3]
 STUDIES = {each.study for shown, _ in ANSWERS.values() for each in shown}
 
 
@@ -40,3 +42,16 @@ def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> 
     text = answers_grid(lambda name: [filled if name == first.name else studies[name]]).rows[3][2]
     assert expected
     assert f"{expected.mean:+.2f} [" in text.partition("<br>")[0]
+
+
+def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none() -> None:
+    published = pd.read_csv(ROOT / "experiments/published/rankcse_table2.csv").query("backbone == 'BERT-base'")
+    average = published[published.task == "Avg"].set_index("method").value
+    studies = choose({})
+    shown = {(paper, words): printed for paper, words, _, printed in gains_shown(lambda name: [studies[name]])}
+    for loss in ("ListNet", "ListMLE"):
+        gain = average[f"RankCSE-l{loss[1:]}"] - average["SimCSE"]
+        lines = [value for (paper, words), value in shown.items() if paper == "RankCSE" and loss in words]
+        assert lines == [round(gain, 2)] * 3
+    ours = {"three such views, no whitening", "halves of shuffled words", "two random crops", "two random crops there"}
+    assert {words for (_, words), printed in shown.items() if printed is None} == ours
