@@ -15,7 +15,7 @@ from experiments.studies import catalogue
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 REPORT = (ROOT / "REPORT.md").read_text()
-FIRST = "plan2-first-plan"
+FIRST, QUALITY = "plan2-first-plan", "plan2-quality"
 # The value in the page; the study, its two rows, whether seed by seed.
 WELCH = {
     "one.ListNet estimate": (FIRST, "ListNet, one epoch", "SimCSE, one epoch"),
@@ -43,6 +43,9 @@ WELCH = {
         "ListMLE taught by SimCSE of eight epochs, 8 epochs",
         "SimCSE, 8 epochs",
     ),
+    "D1 result": (QUALITY, "ListNet", "SimCSE"),
+    "D3 result": (QUALITY, "WhitenedCSE, dropout views", "SimCSE"),
+    "D4 result": (QUALITY, "CompCSE", "SimCSE"),
 }
 PAIRED = {
     "one.RankEncoder estimate": ("rankencoder-table4", "SimCSE, +RankEncoder", "SimCSE, base"),
@@ -50,6 +53,7 @@ PAIRED = {
     "scoring.RankEncoder estimate": ("plan2-ranks", "RankEncoder by cosine and ranks", "RankEncoder by cosine"),
     "A4 result": ("plan2-ranks", "RankEncoder by cosine", "SimCSE by cosine"),
     "E3 result": ("plan-ranks", "RankEncoder, 8 epochs", "SimCSE, 8 epochs"),
+    "D5 result": (QUALITY, "CompCSE", "two random crops"),
 }
 SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -62,7 +66,8 @@ def scores() -> pd.DataFrame:
 
 
 def row_of(study: str, label: str) -> Row:
-    return next(row for row in catalogue.single(study, "small").rows if row.label == label)
+    declared = catalogue.single(study, "minilm" if study == QUALITY else "small")
+    return next(row for row in declared.rows if row.label == label)
 
 
 def averages(scores: pd.DataFrame, row: Row, suffix: str = "") -> dict[int, float]:
@@ -117,3 +122,14 @@ def test_list_mles_best_checkpoint_is_the_first_one(scores: pd.DataFrame) -> Non
         row = row_of(study, label)
         kept = scores[scores["key"].isin(row.keys().values()) & (scores["select"] == row.select)]
         assert set(kept["step"]) == {32}
+
+
+def test_list_nets_dev_score_on_the_better_encoder_is_ahead_until_step_40_and_hardly_rises_after() -> None:
+    curves = pd.read_csv(ROOT / "mlruns/curves.csv").query("name == 'dev/stsb_dev'")
+    ours, theirs = (
+        curves[curves["key"].isin(row_of(QUALITY, label).keys().values())].groupby("step")["value"].mean()
+        for label in ("ListNet", "SimCSE")
+    )
+    assert [step for step in ours.index if ours[step] > theirs[step]] == [20, 40]
+    assert 0 < ours[160] - ours[40] < 0.002 < 0.013 < theirs[160] - theirs[40]
+    assert theirs.is_monotonic_increasing
