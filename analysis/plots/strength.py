@@ -68,7 +68,7 @@ def gains_by_strength(choose: Choose, tuned: Mapping[str, Estimate] | None = Non
             results = choose(study, scale)
             estimate = measure(results, contrast_of(results, row, base)).estimate
             scores = list(results.cells[base, COLUMN].scores.values())
-            if estimate:
+            if estimate and not results.cells[row, COLUMN].missing:  # no gain is looked at before its last run
                 found.append(Gain(paper, backbone, ALIKE, estimate, mean(scores) if scores else None))
     return found + [Gain(paper, "wiki-tiny", TUNED, estimate) for paper, estimate in (tuned or {}).items()]
 
