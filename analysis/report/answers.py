@@ -8,7 +8,7 @@ from analysis.report.blocks import block
 from analysis.report.formats import Grid, estimate_text, number
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.estimates import measure
-from analysis.verdicts.gains import FIRST_ROWS, PRINTED, printed_by_paper, printed_gain
+from analysis.verdicts.gains import FIRST_ROWS, printed_by_paper, printed_gain
 from experiments.cli.console import counted
 from experiments.schema.contrasts import MEAN, Contrast
 
@@ -140,15 +140,10 @@ def answers_grid(choose: Choose) -> Grid:
 def gains_shown(choose: Choose) -> list[tuple[str, str, Estimate | None, float | None]]:
     """Return each gain shown: its paper, the words before it, its estimate, and the printed gain, if there is one."""
     return [
-        (paper, each.words, _gain(choose, each), _printed(each.printed or FIRST_ROWS[paper]))
+        (paper, each.words, _gain(choose, each), printed_gain(each.printed or FIRST_ROWS[paper]))
         for paper, (shown, _) in ANSWERS.items()
         for each in shown
     ]
-
-
-def _printed(row: str) -> float | None:
-    place = PRINTED.get(row)
-    return printed_gain(*place) if place else None
 
 
 def _gain(choose: Choose, shown: Shown) -> Estimate | None:

@@ -83,21 +83,25 @@ def _exploratory_gains(by_name: Mapping[str, Results]) -> list[MethodGain]:
         return []
     base = results.cells[SIMCSE, COLUMN].scores
     gains_shown = []
-    for label, printed in PRINTED.items():
+    for label in PRINTED:
         gains_shown.append(
             MethodGain(
                 group=OWN,
                 method=label,
                 study=OWN_STUDY,
                 estimate=difference(results.cells[label, COLUMN].scores, base, paired=label.startswith("RankEncoder")),
-                published=printed_gain(*printed) if printed else None,
+                published=printed_gain(label),
             )
         )
     return gains_shown
 
 
-def printed_gain(table: str, method: str, variant: str, of_simcse: str) -> float | None:
-    """Return a method's published gain over SimCSE in the same table."""
+def printed_gain(row: str) -> float | None:
+    """Return the published gain of a row of PRINTED over SimCSE in the same table; None if no paper prints the row."""
+    place = PRINTED.get(row)
+    if place is None:
+        return None
+    table, method, variant, of_simcse = place
     ours = Published(table, BASE, method, variant or None).value(COLUMN)
     base = Published(table, BASE, SIMCSE, of_simcse or None).value(COLUMN)
     return None if ours is None or base is None else round(ours - base, 2)
@@ -105,7 +109,7 @@ def printed_gain(table: str, method: str, variant: str, of_simcse: str) -> float
 
 def printed_by_paper() -> dict[str, float]:
     """Return the gain over SimCSE that each of the four papers prints first."""
-    gains = {paper: printed_gain(*printed) for paper, row in FIRST_ROWS.items() if (printed := PRINTED[row])}
+    gains = {paper: printed_gain(row) for paper, row in FIRST_ROWS.items()}
     return {paper: gain for paper, gain in gains.items() if gain is not None}
 
 
