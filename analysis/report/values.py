@@ -297,6 +297,7 @@ VALUES: dict[str, Value] = {
     "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", "sts_disjoint_avg"),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
     "D5.disjoint": paired("plan2-quality", "CompCSE", "two random crops", "sts_disjoint_avg", scale="minilm"),
+    "D2.larger": mean("plan2-quality", "RankEncoder", "rank_larger", 0, scale="minilm"),
     "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder

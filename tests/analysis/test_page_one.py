@@ -53,6 +53,7 @@ PAIRED = {
     "scoring.RankEncoder estimate": ("plan2-ranks", "RankEncoder by cosine and ranks", "RankEncoder by cosine"),
     "A4 result": ("plan2-ranks", "RankEncoder by cosine", "SimCSE by cosine"),
     "E3 result": ("plan-ranks", "RankEncoder, 8 epochs", "SimCSE, 8 epochs"),
+    "D2 result": (QUALITY, "RankEncoder", "SimCSE"),
     "D5 result": (QUALITY, "CompCSE", "two random crops"),
 }
 SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
