@@ -150,12 +150,12 @@ def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
 
 
 def first_claims(shown: Iterable[tuple[str, str, Estimate | None, float | None]], scale: str) -> Figure:
-    """Draw each paper's gains over SimCSE, as in README's table, from (paper, words, gain, published gain)."""
+    """Draw each paper's gains over SimCSE from (paper, words, gain, published gain)."""
     effects = [
         Effect(name=words, estimate=estimate, published=printed, heading=paper)
         for paper, words, estimate, printed in shown
     ]
-    heading = f"What is left of each paper's gain over SimCSE? Scale {scale}, unless a line says otherwise."
+    heading = f"What is left of each paper's gain over SimCSE? Scale {scale}, or a better encoder where said."
     return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)
 
 
