@@ -63,12 +63,10 @@ def one_look_grid(results: Sequence[Results], stage: str) -> Grid:
 
 
 def _on_disjoint_pairs(results: Results, contrast: Contrast) -> tuple[str, str]:
-    """Return the texts of estimate and interval, with the number of seeds if some are missing."""
-    effect, band = estimate_texts(found := measure(results, contrast))
-    declared = min(results.cells[label, contrast.column].declared_seeds for label in contrast.rows)
-    if found.estimate and found.estimate.n < declared:
-        effect = f"{effect} ({found.estimate.n} of {declared} seeds)"
-    return effect, band
+    """Return the texts of estimate and interval, or dashes until all seeds are there: the plan looks once."""
+    if any(results.cells[label, contrast.column].missing for label in contrast.rows):
+        return DASH, DASH
+    return estimate_texts(measure(results, contrast))
 
 
 def one_look_text(verdict: Verdict) -> str:
