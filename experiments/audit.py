@@ -36,7 +36,7 @@ class Options(SharedOptions):
     seed: int | None = None
     """With --count: draw the same runs as the audit that printed this seed."""
     study: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Only runs and columns of this study; can be repeated. If not given: all studies at the scale."""
+    """Only runs and columns of this study; can be repeated. If not given: all studies and comparisons at the scale."""
     store: Path | None = None
     """Folder of the runs that are trained; with the same one an interrupted audit resumes. If not given: a temporary
     folder, which is removed if all runs agree."""
@@ -52,9 +52,11 @@ def main(options: Options) -> int:
     if bool(options.keys) == bool(options.count) or (options.keys and options.seed is not None):
         raise ValueError("expected keys of recorded runs, or --count N (and --seed) to draw some, and not both")
     from experiments.audits.audit import audit  # lazy: slow import
+    from experiments.comparison.tuned import recorded_jobs  # lazy: slow import
 
     return audit(
         choose_studies(list(options.study) or names_at(options.scale), options.scale),
+        {} if options.study else recorded_jobs(options.scale, options.mlruns),
         keys=options.keys,
         count=options.count or 0,
         seed=options.seed,

@@ -1,8 +1,8 @@
 """Fill MLflow from the committed record, to compare its runs there: `python experiments/import_record.py`.
 
-Every recorded run of a present study is logged with its settings, scores and curves, to the database in the mlruns
-folder or to the server MLFLOW_TRACKING_URI. A run in MLflow with the same scores and curves stays; one with others is
-replaced.
+Every recorded run of a present study or comparison is logged with its settings, scores and curves, to the database in
+the mlruns folder or to the server MLFLOW_TRACKING_URI. A run in MLflow with the same scores and curves stays; one with
+others is replaced.
 """
 
 if __name__ == "__main__":
@@ -20,6 +20,8 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from experiments.cli.command import run_command
 from experiments.cli.console import console, counted, plain_columns
+from experiments.execution.job import Job
+from experiments.execution.plan import jobs_of, merge_jobs
 from experiments.execution.recorded_runs import recorded_results
 from experiments.results import csv_record
 from experiments.results.run_result import read_result
@@ -69,23 +71,25 @@ def recorded_at(record: Path) -> dict[str, int]:
     return times
 
 
-def fill(studies: list[Study], record: Path, tracker: Tracker, times: Mapping[str, int]) -> tuple[set[str], int]:
-    """Log the recorded runs of a scale's studies that MLflow does not have; return all keys, and how many were logged.
+def fill(
+    jobs: Mapping[str, Job], scale: str, record: Path, tracker: Tracker, times: Mapping[str, int]
+) -> tuple[set[str], int]:
+    """Log the recorded runs of a scale's jobs that MLflow does not have; return all keys, and how many were logged.
 
-    Teachers and bases come first, so that their students can link to them. If a run's folder is in the store, its files
-    are logged too, with the environment, data, warnings and end time of its result.json.
+    The jobs of teachers and bases come first, so that their students can link to them. If a run's folder is in the
+    store, its files are logged too, with the environment, data, warnings and end time of its result.json.
     """
     contents, commands, folders = [], {}, {}
-    for result in recorded_results(studies, record):
+    for result in recorded_results(jobs, scale, record):
         stored = read_result(tracker.mlruns / "store" / result["key"]) or {}
         of_folder = {name: stored[name] for name in ("environment", "data", "warnings", "finished") if name in stored}
         content = run_content(result | of_folder)
         contents.append(content if content.finished else replace(content, finished=times.get(content.key, 0)))
-        commands[content.key] = f"python experiments/sweep.py {result['studies'][0]} --scale {result['scale']}"
+        commands[content.key] = _command(result["studies"][0], scale)
         folders |= {content.key: tracker.mlruns / "store" / content.key} if stored else {}
     missing = tracker.missing(contents)
     with Progress(*plain_columns(), MofNCompleteColumn(), console=console) as progress:
-        name, done = f"runs at scale {studies[0].scale.name}", len(contents) - len(missing)
+        name, done = f"runs at scale {scale}", len(contents) - len(missing)
         task = progress.add_task(name, total=len(contents), completed=done)
         for i in range(0, len(missing), AT_ONCE):
             part = missing[i : i + AT_ONCE]
@@ -97,8 +101,17 @@ def fill(studies: list[Study], record: Path, tracker: Tracker, times: Mapping[st
     return {content.key for content in contents}, len(missing)
 
 
+def _command(name: str, scale: str) -> str:
+    """Return the command that runs a study or a declared comparison."""
+    from experiments.comparison.tuned import COMPARISONS  # lazy: slow import
+
+    return f"python experiments/{f'compare.py {name}' if name in COMPARISONS else f'sweep.py {name} --scale {scale}'}"
+
+
 def main(options: Options) -> None:
     """Import every scale; print how many runs are new, what is left out, and how to look at them."""
+    from experiments.comparison.tuned import recorded_jobs  # lazy: slow import
+
     record = options.record or options.mlruns
     check_database(options.mlruns)
     csv_record.check_writable(options.mlruns)
@@ -109,7 +122,8 @@ def main(options: Options) -> None:
     imported: set[str] = set()
     for scale, studies in by_scale.items():
         place = csv_record.folder_for(scale, record)
-        keys, logged = fill(studies, record, tracker, recorded_at(place))
+        jobs = merge_jobs([jobs_of(studies), recorded_jobs(scale, record)])
+        keys, logged = fill(jobs, scale, record, tracker, recorded_at(place))
         imported |= keys
         console.print(f"{scale}: {logged} of {len(keys)} runs logged, MLflow had the others")
     print_left_out(record, imported)
@@ -124,7 +138,9 @@ def print_left_out(record: Path, imported: set[str]) -> None:
     runs = pd.concat([csv_record.read_runs(scale, record) for scale in ("", "quickstart")])
     left = runs[~runs["key"].isin(imported)]
     for scale, count in left["scale"].value_counts().items():
-        console.print(f"{scale}: {counted(count, 'recorded run')} left out: of no study today, or without a score")
+        console.print(
+            f"{scale}: {counted(count, 'recorded run')} left out: of no study or comparison today, or without a score"
+        )
 
 
 def command() -> None:

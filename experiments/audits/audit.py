@@ -18,7 +18,7 @@ from typing import Any
 from cse_core.data.atomic_write import atomic_write
 from cse_core.training.run_state import History
 from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Recorded, compare
-from experiments.audits.sample import Draw, draw, named
+from experiments.audits.sample import NO_JOBS, Draw, draw, named
 from experiments.cli.command import INTERRUPTED
 from experiments.cli.console import Bar, console, counted
 from experiments.execution.job import ExecutionSettings, Job, execute
@@ -49,6 +49,7 @@ class Audited:
 
 def audit(
     studies: Sequence[Study],
+    compared: Mapping[str, Job] = NO_JOBS,
     *,
     keys: Sequence[str] = (),
     count: int = 0,
@@ -61,15 +62,17 @@ def audit(
 ) -> int:
     """Retrain the runs of the keys, or `count` random ones; return 0, 1 if one differs or failed, 130 if interrupted.
 
+    `compared` has the jobs of comparisons, beside those of the studies.
     Without a store, use a temporary one and remove it if everything agrees. Runs that the store has from an earlier
     audit are not trained again.
     """
     scale = studies[0].scale.name
     recorded = Recorded.read(scale, mlruns)
     if keys:
-        sample = named(keys, studies, recorded, mlruns, device)
+        sample = named(keys, studies, recorded, mlruns, device, compared)
     else:
-        sample = draw(studies, recorded, count, random.randrange(10**6) if seed is None else seed, device)
+        chosen = random.randrange(10**6) if seed is None else seed
+        sample = draw(studies, recorded, count, chosen, device, compared)
     execution = ExecutionSettings(prepare(store), data, device=device)
     status = retrain(sample, recorded, execution, scale, report)
     if status == 0 and store is None:

@@ -4,15 +4,18 @@ import random
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from cse_core.lookup import unknown
 from cse_core.run import Pretrained, Run
 from experiments.audits.agreement import Recorded, keys_elsewhere
 from experiments.execution.job import Job
-from experiments.execution.plan import jobs_of
+from experiments.execution.plan import jobs_of, merge_jobs
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.schema.study_parts import Parts, choose_parts
+
+NO_JOBS: Mapping[str, Job] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -26,16 +29,23 @@ class Draw:
     drawn: tuple[str, ...]
     jobs: tuple[Job, ...]
     candidates: int
-    undeclared: int  # recorded runs that no chosen study declares, so that nothing says how to train them
+    undeclared: int  # recorded runs that no chosen study or comparison declares, so nothing says how to train them
     elsewhere: int = 0  # recorded runs that were trained, or need one that was, on another kind of device
 
 
-def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, device: str = "cpu") -> Draw:
-    """Draw from the recorded runs of the studies. With the same seed, a larger count draws the same runs and more.
+def draw(
+    studies: Sequence[Study],
+    recorded: Recorded,
+    count: int,
+    seed: int,
+    device: str = "cpu",
+    compared: Mapping[str, Job] = NO_JOBS,
+) -> Draw:
+    """Draw from the recorded runs of studies and comparisons. With the same seed, a larger count draws more.
 
-    Runs of a kind of device other than `device` are not drawn.
+    Runs of a kind of device other than `device` are not drawn. `compared` has the comparisons' jobs.
     """
-    declared, cells = jobs_of(studies), recorded.cells()
+    declared, cells = merge_jobs([jobs_of(studies), compared]), recorded.cells()
     trained = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
     elsewhere = keys_elsewhere(recorded, device)
     candidates = [key for key in trained if not needs_any(declared[key], elsewhere)]
@@ -76,7 +86,14 @@ def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job
     return replace(job, scorings=tuple(scorings))
 
 
-def named(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, mlruns: Path, device: str) -> Draw:
+def named(
+    keys: Sequence[str],
+    studies: Sequence[Study],
+    recorded: Recorded,
+    mlruns: Path,
+    device: str,
+    compared: Mapping[str, Job] = NO_JOBS,
+) -> Draw:
     """Return a draw of these keys; refuse keys that are not recorded or can't be trained again here."""
     scale, keys = studies[0].scale, tuple(dict.fromkeys(keys))
     runs = csv_record.read_runs(scale.name, mlruns)
@@ -90,7 +107,7 @@ def named(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, mlr
             raise ValueError(
                 f"run {key} is recorded at scale {scales[key]}, not {scale.name}: add --scale {scales[key]}"
             )
-    declared, elsewhere = declared_jobs(keys, studies, recorded), keys_elsewhere(recorded, device)
+    declared, elsewhere = declared_jobs(keys, studies, recorded, compared), keys_elsewhere(recorded, device)
     if lost := [key for key in keys if needs_any(declared[key], elsewhere)]:
         raise ValueError(
             f"run {lost[0]}: it, or a run that it needs, was recorded on another kind of device than {device}, whose "
@@ -99,10 +116,12 @@ def named(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, mlr
     return Draw(None, keys, jobs_for(keys, declared, recorded, scale.dev), len(recorded.runs), undeclared=0)
 
 
-def declared_jobs(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded) -> Mapping[str, Job]:
-    """Return the studies' jobs, also with seeds that only the record has; refuse a key that no job has."""
+def declared_jobs(
+    keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, compared: Mapping[str, Job]
+) -> dict[str, Job]:
+    """Return all jobs, those of studies also with seeds that only the record has; refuse a key that no job has."""
     seeds = dict(zip(recorded.runs["key"], recorded.runs["seed"], strict=True))
-    jobs = jobs_of(studies)
+    jobs = merge_jobs([jobs_of(studies), compared])
     for seed in {int(seeds[key]) for key in keys if key not in jobs}:
         jobs = jobs_of(_with_seed(studies, seed)) | jobs
     for key in keys:

@@ -2,12 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
-from experiments.comparison.comparison import Budget, Comparison, Entrant
+from experiments.comparison.comparison import STAGES, Budget, Comparison, Entrant
 from experiments.comparison.entrants import entrant, measures_of, with_space
+from experiments.comparison.recorded import dev_scores
+from experiments.execution.job import Job
+from experiments.execution.plan import merge_jobs
+from experiments.results import csv_record
 from experiments.schema.recipes import simcse_run
 from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES, WIKI_MEDIUM
@@ -52,3 +57,17 @@ def tuned() -> Comparison:
 
 
 COMPARISONS: dict[str, Callable[[], Comparison]] = {"tuned": tuned}
+
+
+def recorded_jobs(scale: str, mlruns: Path) -> dict[str, Job]:
+    """Return the jobs of the declared comparisons' recorded trials at a scale, after those of teachers and bases."""
+    results, searches = csv_record.read_results(scale, mlruns), csv_record.read_searches(scale, mlruns)
+    jobs: list[dict[str, Job]] = []
+    for name, declare in COMPARISONS.items():
+        if not searches["search"].str.startswith(f"{name} ").any() or (made := declare()).scale.name != scale:
+            continue
+        scores = dev_scores(made, results, searches)
+        for stage in STAGES:
+            recorded = [trial for trial in made.stage(stage, scores) if scores.of(trial) is not None]
+            jobs.append(made.jobs(recorded, final=stage == STAGES[-1]))
+    return merge_jobs(jobs)

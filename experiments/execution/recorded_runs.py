@@ -1,4 +1,4 @@
-"""Rebuild the results of recorded runs from the record's lines and the declarations of studies."""
+"""Rebuild the results of recorded runs from the record's lines and the jobs that declare them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from typing import TYPE_CHECKING, Any
 from cse_core.run import Run
 from cse_core.training.selection import SELECTION
 from experiments.execution.job import Job, describe
-from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
 from experiments.results.run_result import recorded_parts
-from experiments.schema.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def recorded_results(studies: Sequence[Study], mlruns: Path) -> Iterator[dict[str, Any]]:
-    """Yield the result of each recorded run of the studies of one scale, teachers and bases first.
+def recorded_results(jobs: Mapping[str, Job], scale: str, mlruns: Path) -> Iterator[dict[str, Any]]:
+    """Yield the result of each recorded run of the jobs of one scale, in their order.
 
     A result has the fields of a run's result.json, as far as they are recorded: loss terms are means between
     evaluations, and the environment is commit and device. All seeds of a setting have the label of its first row.
     """
-    scale = studies[0].scale.name
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     lines = {str(key): group for key, group in results[results["score"].notna()].groupby("key")}
     points = {str(key): group for key, group in curves.groupby("key")}
     labels: dict[str, str] = {}
-    for key, job in jobs_of(studies).items():
+    for key, job in jobs.items():
         if key in lines:
             result = _result(job, lines[key], points.get(key, curves[:0]))
             label = labels.setdefault(result["setting"], result["label"])

@@ -50,6 +50,12 @@ def test_knowing_costs_what_is_said() -> None:
     assert f"take {runs} runs, {hours} GPU-hours" in " ".join((ROOT / "REPORT.md").read_text().split())
 
 
+def test_the_exported_key_is_that_of_the_run_named() -> None:
+    (key,) = re.findall(r"export.py (\w{12}) my_encoder", README)
+    (row,) = (row for row in single("plan2-whitening", "small").rows if row.label == "WhitenedCSE, dropout views")
+    assert row.keys()[301] == key
+
+
 def test_the_citation_is_that_of_the_file() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     bibtex = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,$", README, re.MULTILINE))

@@ -18,6 +18,7 @@ from analysis.comparison.report import comparison_page, gains_grid, report_text,
 from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, recorded_summaries, summarise
 from analysis.stats.significance import expected_maximum
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
+from experiments.comparison import tuned as declared
 from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial
 from experiments.comparison.recorded import dev_scores, record_trials
 from experiments.results import csv_record
@@ -217,21 +218,29 @@ def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp
     plt.close(figure)
 
 
-def test_a_declared_comparison_has_a_page_among_the_studies_tables(
+def test_a_declared_comparison_has_a_page_among_the_studies_tables_and_jobs_to_train_its_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(summaries, "COMPARISONS", {"test": lambda: COMPARISON})
+    for module in (summaries, declared):
+        monkeypatch.setattr(module, "COMPARISONS", {"test": lambda: COMPARISON})
     searches = csv_record.read_searches(QUICK.name, tmp_path)
     assert list(recorded_summaries(QUICK.name, searches, tmp_path)) == []
     ended = record(tmp_path, COMPARISON, made_up(1.0, 0.3))
     searches = csv_record.read_searches(QUICK.name, ended)
     assert list(recorded_summaries("small", searches, ended)) == []
+    assert declared.recorded_jobs("small", ended) == {}
     (summary,) = recorded_summaries(QUICK.name, searches, ended)
     assert summary.comparison == COMPARISON
     page = comparison_page(summary)
     assert f"{3 * BUDGET.runs} of {3 * BUDGET.runs} runs" in page
     assert re.search(r"^\| compcse \|.*\| better \|", page, re.MULTILINE)
-    assert set(csv_record.read_runs(QUICK.name, ended)["key"]) <= {key for each in summary.tuned for key in each.keys}
+    keys = set(csv_record.read_runs(QUICK.name, ended)["key"])
+    assert keys <= {key for each in summary.tuned for key in each.keys}
+    jobs = declared.recorded_jobs(QUICK.name, ended)
+    finals = {key for each in summary.tuned for keys in each.finals.values() for key in keys}
+    assert jobs.keys() == keys
+    assert {key for key, job in jobs.items() if job.keeps_weights} == finals
+    assert {jobs[key].scorings[0].tasks for key in finals} == {(QUICK.dev, "synthetic")}
 
 
 def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def studies() -> list[Study]:
 
 
 def filled(studies: list[Study], tracker: Tracker) -> tuple[set[str], int]:
-    return fill(studies, csv_record.MLRUNS, tracker, recorded_at(csv_record.MLRUNS))
+    return fill(jobs_of(studies), "small", csv_record.MLRUNS, tracker, recorded_at(csv_record.MLRUNS))
 
 
 @pytest.mark.slow
@@ -79,9 +79,8 @@ def test_an_import_logs_what_the_csv_files_have_and_a_second_one_adds_nothing(
 @pytest.mark.slow
 def test_runs_written_at_once_equal_those_that_mlflows_client_writes(studies: list[Study], tmp_path: Path) -> None:
     trackers = [Tracker(tmp_path / name) for name in ("one", "other")]
-    contents = [
-        (run_content(result), f"command {i}") for i, result in enumerate(recorded_results(studies, csv_record.MLRUNS))
-    ]
+    results = recorded_results(jobs_of(studies), "small", csv_record.MLRUNS)
+    contents = [(run_content(result), f"command {i}") for i, result in enumerate(results)]
     assert len(contents) > 3
     trackers[0].write_all(contents)
     for content, command in contents:
@@ -113,7 +112,7 @@ def _comparable(run: Any, ids: Mapping[str, str]) -> dict[str, Any]:
 def test_an_import_and_a_sweep_of_the_same_runs_leave_each_other_alone(
     tracker: Tracker, studies: list[Study], tmp_path: Path
 ) -> None:
-    first, *_ = recorded_results(studies, csv_record.MLRUNS)
+    first, *_ = recorded_results(jobs_of(studies), "small", csv_record.MLRUNS)
     folder = tmp_path / "store" / first["key"]
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(
@@ -138,7 +137,7 @@ def test_an_import_and_a_sweep_of_the_same_runs_leave_each_other_alone(
 def test_an_import_replaces_what_has_other_scores_and_what_a_killed_sweep_left(
     tracker: Tracker, studies: list[Study]
 ) -> None:
-    first, second, *_ = recorded_results(studies, csv_record.MLRUNS)
+    first, second, *_ = recorded_results(jobs_of(studies), "small", csv_record.MLRUNS)
     old = tracker.write(run_content(first | {"cells": first["cells"][1:]}))
     begun = tracker.begin(run_content(second | {"cells": [], "curves": {}, "kept": {}}))
     keys, lacking = filled(studies, tracker)
