@@ -77,9 +77,9 @@ def mean(study: str, row: str, column: str = STS, digits: int = 1, scale: str = 
     return Value(lambda record: _mean(record, study, row, column, scale), digits)
 
 
-def welch(study: str, better: str, worse: str, column: str = STS) -> Value:
+def welch(study: str, better: str, worse: str, column: str = STS, scale: str = SCALE) -> Value:
     """Return how far a row is ahead of another, by Welch's test."""
-    return Value(lambda record: _gain(record, study, better, worse, column), 1)
+    return Value(lambda record: _gain(record, study, better, worse, column, scale), 1)
 
 
 def taught_by(teacher: str, epochs: str, column: str = STS) -> Value:
@@ -296,6 +296,8 @@ VALUES: dict[str, Value] = {
     "one.ListMLE.equal": taught_by("SimCSE of eight epochs", "one epoch"),
     "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", "sts_disjoint_avg"),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
+    "D1.ListMLE": welch("plan2-quality", "ListMLE", "SimCSE", scale="minilm"),
+    "D1.MiniLM": welch("plan2-quality", "ListNet, MiniLM teaches", "SimCSE", scale="minilm"),
     "D5.disjoint": paired("plan2-quality", "CompCSE", "two random crops", "sts_disjoint_avg", scale="minilm"),
     "D2.larger": mean("plan2-quality", "RankEncoder", "rank_larger", 0, scale="minilm"),
     "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),
