@@ -85,7 +85,7 @@ def fill(
         of_folder = {name: stored[name] for name in ("environment", "data", "warnings", "finished") if name in stored}
         content = run_content(result | of_folder)
         contents.append(content if content.finished else replace(content, finished=times.get(content.key, 0)))
-        commands[content.key] = _command(result["studies"][0], scale)
+        commands[content.key] = command_of(result["studies"][0], scale)
         folders |= {content.key: tracker.mlruns / "store" / content.key} if stored else {}
     missing = tracker.missing(contents)
     with Progress(*plain_columns(), MofNCompleteColumn(), console=console) as progress:
@@ -101,7 +101,7 @@ def fill(
     return {content.key for content in contents}, len(missing)
 
 
-def _command(name: str, scale: str) -> str:
+def command_of(name: str, scale: str) -> str:
     """Return the command that runs a study or a declared comparison."""
     from experiments.comparison.tuned import COMPARISONS  # lazy: slow import
 

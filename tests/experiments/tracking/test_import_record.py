@@ -16,7 +16,7 @@ import pytest
 from experiments.execution.log_queue import log_results
 from experiments.execution.plan import jobs_of
 from experiments.execution.recorded_runs import recorded_results
-from experiments.import_record import fill, print_left_out, recorded_at, studies_by_scale
+from experiments.import_record import command_of, fill, print_left_out, recorded_at, studies_by_scale
 from experiments.results import csv_record
 from experiments.schema.columns import PUBLISHED_NAMES
 from experiments.schema.study import Study
@@ -208,3 +208,8 @@ def test_the_times_of_runs_are_those_of_their_lines_in_git(tmp_path: Path) -> No
         git("add", ".")
         git("commit", "-q", "-m", "x", GIT_COMMITTER_DATE=f"@{i}00 +0000")
     assert {key: recorded_at(tmp_path)[key] for key in "ab"} == {"a": 200_000, "b": 300_000}
+
+
+def test_a_run_names_the_command_of_its_study_or_comparison() -> None:
+    assert command_of("rankcse-table1", "small") == "python experiments/sweep.py rankcse-table1 --scale small"
+    assert command_of("tuned", "small") == "python experiments/compare.py tuned"
