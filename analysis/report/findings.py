@@ -24,7 +24,7 @@ SPENT = (
     ("RankCSE (ListMLE)", ORDERS, "ListMLE"),
     ("RankEncoder, 50 times the paper's weight, scored with ranks", ORDERS, "RankEncoder"),
     ("the same, eight epochs", "plan-ranks", "RankEncoder, 8 epochs"),
-    ("WhitenedCSE, the released code's views", WHITENED, "WhitenedCSE, dropout views"),
+    ("WhitenedCSE, dropout views", WHITENED, "WhitenedCSE, dropout views"),
     ("the same views without whitening", WHITENED, "three dropout views, no whitening"),
     ("CompCSE", FIRST, "CompCSE"),
     ("two random crops composed", FIRST, "two random crops"),
