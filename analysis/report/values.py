@@ -298,6 +298,7 @@ VALUES: dict[str, Value] = {
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
     "D1.ListMLE": welch("plan2-quality", "ListMLE", "SimCSE", scale="minilm"),
     "D1.MiniLM": welch("plan2-quality", "ListNet, MiniLM teaches", "SimCSE", scale="minilm"),
+    "D1.MiniLM.ListMLE": welch("plan2-quality", "ListMLE, MiniLM teaches", "SimCSE", scale="minilm"),
     "D5.disjoint": paired("plan2-quality", "CompCSE", "two random crops", "sts_disjoint_avg", scale="minilm"),
     "D2.larger": mean("plan2-quality", "RankEncoder", "rank_larger", 0, scale="minilm"),
     "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),

@@ -46,6 +46,7 @@ WELCH = {
     "D1 result": (QUALITY, "ListNet", "SimCSE"),
     "D1.ListMLE estimate": (QUALITY, "ListMLE", "SimCSE"),
     "D1.MiniLM estimate": (QUALITY, "ListNet, MiniLM teaches", "SimCSE"),
+    "D1.MiniLM.ListMLE estimate": (QUALITY, "ListMLE, MiniLM teaches", "SimCSE"),
     "D3 result": (QUALITY, "WhitenedCSE, dropout views", "SimCSE"),
     "D4 result": (QUALITY, "CompCSE", "SimCSE"),
 }

@@ -59,5 +59,6 @@ def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none
         "two random crops",
         "better encoder: two random crops",
         "better encoder: ListNet, MiniLM teaches",
+        "better encoder: ListMLE, MiniLM teaches",
     }
     assert {words for (_, words), printed in shown.items() if printed is None} == ours
