@@ -22,7 +22,7 @@ from experiments.comparison.comparison import (
     Trial,
 )
 from experiments.comparison.recorded import dev_scores, means_of
-from experiments.comparison.tuned import COMPARISONS
+from experiments.comparison.tuned import recorded_comparisons
 from experiments.results import csv_record
 
 ONE_SEARCH = "not tested: one search"
@@ -84,9 +84,8 @@ class Summary:
 
 def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iterator[Summary]:
     """Yield a summary of each declared comparison at a scale that has a line in searches.csv."""
-    for name, declare in COMPARISONS.items():
-        if searches["search"].str.startswith(f"{name} ").any() and (made := declare()).scale.name == scale:
-            yield summarise(made, mlruns)
+    for comparison in recorded_comparisons(scale, searches):
+        yield summarise(comparison, mlruns)
 
 
 def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Summary:

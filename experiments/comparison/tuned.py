@@ -1,9 +1,11 @@
 """The comparisons that PLAN2.md declares: stage B, all methods with equal tuning at scale `small`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
@@ -59,13 +61,18 @@ def tuned() -> Comparison:
 COMPARISONS: dict[str, Callable[[], Comparison]] = {"tuned": tuned}
 
 
+def recorded_comparisons(scale: str, searches: pd.DataFrame) -> Iterator[Comparison]:
+    """Yield each declared comparison at a scale that has a line in searches.csv."""
+    for name, declare in COMPARISONS.items():
+        if searches["search"].str.startswith(f"{name} ").any() and (made := declare()).scale.name == scale:
+            yield made
+
+
 def recorded_jobs(scale: str, mlruns: Path) -> dict[str, Job]:
     """Return the jobs of the declared comparisons' recorded trials at a scale, after those of teachers and bases."""
     results, searches = csv_record.read_results(scale, mlruns), csv_record.read_searches(scale, mlruns)
     jobs: list[dict[str, Job]] = []
-    for name, declare in COMPARISONS.items():
-        if not searches["search"].str.startswith(f"{name} ").any() or (made := declare()).scale.name != scale:
-            continue
+    for made in recorded_comparisons(scale, searches):
         scores = dev_scores(made, results, searches)
         for stage in STAGES:
             recorded = [trial for trial in made.stage(stage, scores) if scores.of(trial) is not None]

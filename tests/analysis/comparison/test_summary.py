@@ -13,7 +13,6 @@ import pytest
 import scipy
 
 from analysis.comparison import figures
-from analysis.comparison import summary as summaries
 from analysis.comparison.report import comparison_page, gains_grid, report_text, settings_grid, write_report
 from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, recorded_summaries, summarise
 from analysis.stats.significance import expected_maximum
@@ -221,8 +220,7 @@ def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp
 def test_a_declared_comparison_has_a_page_among_the_studies_tables_and_jobs_to_train_its_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (summaries, declared):
-        monkeypatch.setattr(module, "COMPARISONS", {"test": lambda: COMPARISON})
+    monkeypatch.setattr(declared, "COMPARISONS", {"test": lambda: COMPARISON})
     searches = csv_record.read_searches(QUICK.name, tmp_path)
     assert list(recorded_summaries(QUICK.name, searches, tmp_path)) == []
     ended = record(tmp_path, COMPARISON, made_up(1.0, 0.3))
