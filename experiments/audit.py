@@ -14,12 +14,11 @@ if __name__ == "__main__":
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 import tyro
 
 from cse_core.data.locate import data_folder
 from experiments.cli.command import run_command
-from experiments.cli.options import at_least, check_device, seeds_in_range
+from experiments.cli.options import at_least, check_device, device_here, seeds_in_range
 from experiments.cli.sweep_options import SharedOptions
 from experiments.storage.record_folders import folder_of
 from experiments.studies.catalogue import choose_studies, names_at
@@ -63,7 +62,7 @@ def main(options: Options) -> int:
         mlruns=folder_of(options.study, options.mlruns),
         store=options.store,
         data=data_folder(options.data),
-        device=options.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=device_here(options.device),
         report=options.report,
     )
 

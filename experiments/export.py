@@ -16,7 +16,6 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 import tyro
 
 from cse_core.data.locate import data_folder
@@ -26,7 +25,7 @@ from cse_core.training.checkpoint import MANIFEST, check_content, read_manifest
 from cse_core.training.run_state import History
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console, counted
-from experiments.cli.options import check_device
+from experiments.cli.options import check_device, device_here
 from experiments.cli.sweep_options import SharedOptions
 from experiments.results.run_card import card_scores, card_settings
 from experiments.results.run_result import read_result
@@ -78,7 +77,7 @@ def of_recorded(key: str, options: Options) -> Path:
     from experiments.studies.catalogue import choose_studies, names_at  # lazy: slow import
 
     studies, mlruns = choose_studies(names_at(options.scale), options.scale), options.mlruns
-    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device_here(options.device)
     recorded, compared = Recorded.read(options.scale, mlruns), recorded_jobs(options.scale, mlruns)
     jobs = named((key,), studies, recorded, mlruns, device, compared).jobs
     dev, rules = studies[0].scale.dev, jobs[-1].rules

@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import tyro
 
 from cse_core.data import own_pairs
@@ -34,7 +33,15 @@ from cse_core.run import NGRAM_POOLINGS, Run
 from cse_core.training.selection import dev_sets
 from experiments.cli.command import run_command
 from experiments.cli.console import Bar, console
-from experiments.cli.options import at_least, check_device, check_threads, filled_data_folder, flag, seeds_in_range
+from experiments.cli.options import (
+    at_least,
+    check_device,
+    check_threads,
+    device_here,
+    filled_data_folder,
+    flag,
+    seeds_in_range,
+)
 from experiments.cli.run_options import CommonOptions, choices_of, options_for
 from experiments.cli.selection_warnings import selection_warnings
 from experiments.cli.user_inputs import (
@@ -125,7 +132,7 @@ def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> 
 
     Return the results by key.
     """
-    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device_here(options.device)
     execution = ExecutionSettings(
         store_of(options).resolve(), data_folder(options.data), device=device, threads=options.threads
     )

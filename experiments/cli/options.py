@@ -92,6 +92,11 @@ def check_device(device: str, address: str = "local") -> None:
         raise ValueError("--device cuda: expected a GPU on this machine, found none; leave --device out to use the CPU")
 
 
+def device_here(device: str) -> str:
+    """Return the device; if it is empty, cuda if this machine has a GPU, else cpu."""
+    return device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def filled_data_folder(folder: Path | None) -> Path | None:
     """Return the data folder (locate.data_folder); refuse an empty one before anything is loaded or looked for."""
     found = data_folder(folder)
