@@ -160,9 +160,8 @@ def tuned_gains(compared: "Sequence[Summary]") -> dict[str, Estimate]:
     """Return the four papers' gains over SimCSE where both are tuned alike; those not complete are left out."""
     found: dict[str, Estimate] = {}
     for summary in compared:
-        first = next(iter(summary.comparison.measures))
         for paper in HEADLINES:
-            gain = summary.gains.get((paper.lower(), first))
+            gain = summary.gain(paper.lower())
             found |= {paper: gain.estimate} if gain and gain.estimate else {}
     return found
 

@@ -17,6 +17,7 @@ from typing import Annotated
 import tyro
 
 from analysis.cells import Results, tidy
+from analysis.comparison.report import comparison_page, summaries
 from analysis.record import audit_tables, device_tables  # noqa: F401  they register blocks
 from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
@@ -169,13 +170,9 @@ def _pages_without_study(scales: Sequence[str], record: Record, folders: Folders
     pages = {}
     for scale in scales:
         every, runs = record.studies(catalogue.names_at(scale), scale), record.runs(scale)
-        if not (searches := record.searches(scale)).empty:
-            from analysis.comparison.report import comparison_page  # lazy: slow import
-            from analysis.comparison.summary import recorded_summaries  # lazy: slow import
-
-            for summary in recorded_summaries(scale, searches, folders.mlruns):
-                pages[folders.tables / scale / f"{summary.comparison.name}.md"] = comparison_page(summary)
-                runs = runs[~runs["key"].isin([key for each in summary.tuned for key in each.keys])]
+        for summary in summaries(record, scale):
+            pages[folders.tables / scale / f"{summary.comparison.name}.md"] = comparison_page(summary)
+            runs = runs[~runs["key"].isin([key for each in summary.tuned for key in each.keys])]
         text = undeclared_page(scale, every, runs, record.results(scale))
         pages |= {folders.tables / scale / "undeclared-runs.md": text} if text else {}
     return pages

@@ -4,11 +4,14 @@ import base64
 import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.comparison.summary import Summary, Tuned, summarise
-from analysis.report.formats import Grid, estimate_text, markdown, number
+from analysis.comparison.summary import Summary, Tuned, recorded_summaries, summarise
+from analysis.report.blocks import Record, block
+from analysis.report.formats import DASH, Grid, estimate_text, markdown, number
 from cse_core.data.atomic_write import atomic_write
 from experiments.cli.console import counted
 from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, settings_text
@@ -19,6 +22,7 @@ from experiments.results.run_card import CARD
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SHARES = "shares in its loss, %"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>
@@ -66,6 +70,21 @@ def report_text(summary: Summary, folder: Path, store: Path) -> str:
     """Return the report as Markdown, with links from its folder to the store."""
     cards = ("## Model cards", "\n".join(_cards(summary, folder, store)))
     return _text(summary, f"# Comparison {summary.comparison.name}", after=cards)
+
+
+@cache
+def summaries(record: Record, scale: str) -> tuple[Summary, ...]:
+    """Return a summary of each declared comparison that a scale's record has."""
+    return tuple(recorded_summaries(scale, record.searches(scale), record.mlruns))
+
+
+@block("comparison", of=lambda ask: (ask.name, summaries(ask.record, ask.scale)))
+def comparison_block(name: str, recorded: Sequence[Summary]) -> str:
+    """Return a recorded comparison's table of gains as Markdown, with the methods of which a run has ended."""
+    for summary in recorded:
+        if summary.comparison.name == name:
+            return markdown(gains_grid(replace(summary, tuned=tuple(each for each in summary.tuned if each.ended))))
+    return "No run of it is recorded yet."
 
 
 def comparison_page(summary: Summary) -> str:
@@ -148,9 +167,12 @@ def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:
 
 
 def settings_grid(summary: Summary) -> Grid:
-    """Return a row for each search: the settings that won, their dev score when chosen and with fresh seeds."""
+    """Return a row for each search: the settings that won, their dev score when chosen and with fresh seeds.
+
+    Terms of the loss that are shares, such as RankEncoder's share of steps with the larger rank loss, have a column.
+    """
     measures = list(summary.comparison.measures)
-    rows = []
+    rows, shares = [], (SHARES,) if any(each.shares for each in summary.tuned) else ()
     for each in summary.tuned:
         for search in (*range(summary.comparison.budget.searches), PUBLISHED):
             settings, chosen = each.winners.get(search, ({}, None))
@@ -158,8 +180,15 @@ def settings_grid(summary: Summary) -> Grid:
             scores = [_mean(each.measures[measure].get(search, {})) for measure in measures]
             fresh = _mean(each.dev.get(search, {}))
             text = "–" if not settings else settings_text(_short(settings)).strip("{}").replace('"', "")
-            rows.append((each.entrant.name, name, text, number(chosen), number(fresh), *map(number, scores)))
-    return Grid("", ("method", "search", "settings", "dev when chosen", "dev, fresh seeds", *measures), tuple(rows))
+            shown = [shares_text(each.shares.get(search, {}))] if shares else []
+            rows.append((each.entrant.name, name, text, number(chosen), number(fresh), *map(number, scores), *shown))
+    header = ("method", "search", "settings", "dev when chosen", "dev, fresh seeds", *measures, *shares)
+    return Grid("", header, tuple(rows))
+
+
+def shares_text(shares: Mapping[str, float]) -> str:
+    """Return the mean shares in percent: `rank_larger 26, chosen 43`."""
+    return ", ".join(f"{name} {number(100 * share, digits=0)}" for name, share in shares.items()) or DASH
 
 
 def _short(settings: Settings) -> dict[str, object]:

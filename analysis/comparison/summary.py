@@ -24,12 +24,14 @@ from experiments.comparison.comparison import (
 from experiments.comparison.recorded import dev_scores, means_of
 from experiments.comparison.tuned import recorded_comparisons
 from experiments.results import csv_record
+from experiments.results.row_scores import curve_facts
 
 ONE_SEARCH = "not tested: one search"
 NOT_RUN = "not run"
 FAILED = "failed: no trial ended with a dev score"
 NO_BASELINE = "not compared: the baseline has not run to its end"
 ESTIMATED = "estimated, not tested"
+SHARE = "loss/share_"  # how curves of such terms begin
 BySearch = Mapping[int, Mapping[int, float]]  # values by search, or PUBLISHED, and by the finals' seed
 
 
@@ -51,6 +53,8 @@ class Tuned:
     ended: int  # runs with a dev score, and runs that failed
     failed: int
     core_hours: float
+    # For each search or PUBLISHED, the mean over finals and steps of terms of its loss that are shares, in [0, 1].
+    shares: Mapping[int, Mapping[str, float]]
     finals: Mapping[int, tuple[str, ...]]  # keys
     keys: frozenset[str]  # of all its runs, with those of teachers and bases
 
@@ -81,6 +85,10 @@ class Summary:
     tuned: tuple[Tuned, ...]
     gains: Mapping[tuple[str, str], Gain]
 
+    def gain(self, name: str) -> Gain | None:
+        """Return a method's gain in the first measure; None if it is the baseline or not compared."""
+        return self.gains.get((name, next(iter(self.comparison.measures))))
+
 
 def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iterator[Summary]:
     """Yield a summary of each declared comparison at a scale that has a line in searches.csv."""
@@ -96,7 +104,8 @@ def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()
     scores = replace(scores, failed=scores.failed | frozenset(failed))
     measured = {name: means_of(comparison, results, tasks) for name, tasks in comparison.measures.items()}
     seconds = csv_record.read_runs(scale, mlruns).set_index("key")["seconds"]
-    tuned = tuple(_tuned(comparison, each, scores, measured, seconds) for each in comparison.entrants)
+    curves = csv_record.read_curves(scale, mlruns)
+    tuned = tuple(_tuned(comparison, each, scores, measured, seconds, curves) for each in comparison.entrants)
     return Summary(comparison=comparison, tuned=tuned, gains=_gains(comparison, tuned))
 
 
@@ -106,12 +115,14 @@ def _tuned(
     scores: Scores,
     measured: Mapping[str, Mapping[Address, float]],
     seconds: pd.Series,
+    curves: pd.DataFrame,
 ) -> Tuned:
     searches = range(comparison.budget.searches)
     finals = {search: comparison.finals(entrant, search, scores) for search in (*searches, PUBLISHED)}
     chosen = {search: comparison.selected(entrant, search, scores) for search in searches}
     every = [trial for stage in STAGES for trial in comparison.stage(stage, scores, (entrant,))]
     keys = {trial.run.key for trial in every} | {nested.key for t in every for nested in t.run.required_checkpoints()}
+    final_keys = {search: tuple(t.run.key for t in trials) for search, trials in finals.items()}
 
     def of_finals(values: Mapping[Address, float]) -> dict[int, dict[int, float]]:
         return {s: {t.run.seed: values[t.address] for t in ts if t.address in values} for s, ts in finals.items()}
@@ -126,9 +137,24 @@ def _tuned(
         ended=sum(map(scores.has_ended, every)),
         failed=sum(trial.run.key in scores.failed for trial in every),
         core_hours=float(seconds.reindex(sorted(keys)).sum()) / 3600,
-        finals={search: tuple(t.run.key for t in trials) for search, trials in finals.items()},
+        shares=_shares(final_keys, curves),
+        finals=final_keys,
         keys=frozenset(keys),
     )
+
+
+def _shares(finals: Mapping[int, Sequence[str]], curves: pd.DataFrame) -> dict[int, dict[str, float]]:
+    """Return the mean over finals of the mean over steps of each term called `share_...`."""
+    curves = curves[curves["key"].isin(key for keys in finals.values() for key in keys)]
+    names = [name for name in curves["name"].unique() if name.startswith(SHARE)]
+    found = curve_facts(curves, set(curves["key"]), names)
+    means: dict[int, dict[str, float]] = {}
+    for search, keys in finals.items():
+        for name in names:
+            values = [value for key in keys if (value := found.get((key, f"mean {name}"))) is not None]
+            if values:
+                means.setdefault(search, {})[name.removeprefix(SHARE)] = mean(values)
+    return means
 
 
 def _dev_of(draws: Sequence[Trial], scores: Scores) -> tuple[float, ...]:

@@ -30,7 +30,7 @@ class Record:
     """The record: its lines by scale and its joined studies, each read once."""
 
     def __init__(self, mlruns: Path) -> None:
-        self._mlruns = mlruns
+        self.mlruns = mlruns
         self._results: dict[Path, pd.DataFrame] = {}
         self.runs = cache(partial(csv_record.read_runs, mlruns=mlruns))
         self._curves = cache(partial(csv_record.read_curves, mlruns=mlruns))
@@ -43,9 +43,9 @@ class Record:
 
     def results(self, scale: str) -> pd.DataFrame:
         """Return every score and its run in the record that holds the scale."""
-        folder = csv_record.folder_for(scale, self._mlruns)
+        folder = csv_record.folder_for(scale, self.mlruns)
         if folder not in self._results:
-            self._results[folder] = csv_record.read_results(scale, self._mlruns)
+            self._results[folder] = csv_record.read_results(scale, self.mlruns)
         return self._results[folder]
 
     def studies(self, names: Sequence[str], scale: str) -> list[Study]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -118,9 +118,13 @@ def _facts(lines: pd.DataFrame, curves: pd.DataFrame | None, of_curves: Set[str]
     seconds = dict(zip(lines["key"].tolist(), lines["seconds"].tolist(), strict=True))
     facts = {(key, "seconds"): value for key, value in seconds.items()}
     named = {name.partition(" ")[2] for name in of_curves}
-    if curves is None or not named:
-        return facts
-    points = curves[curves["name"].isin(named) & curves["key"].isin(seconds)].sort_values("step")
+    return facts if curves is None or not named else facts | curve_facts(curves, seconds, named)
+
+
+def curve_facts(curves: pd.DataFrame, keys: Iterable[str], names: Iterable[str]) -> dict[tuple[str, str], float]:
+    """Return properties of these runs' curves, such as (key, "mean loss/rank"); columns with a `fact` use them."""
+    facts: dict[tuple[str, str], float] = {}
+    points = curves[curves["name"].isin(names) & curves["key"].isin(keys)].sort_values("step")
     for (key, name), curve in points.groupby(["key", "name"], observed=True):
         shape = _curve_shape(curve["step"].to_numpy(), curve["value"].to_numpy())
         facts |= {(key, f"{what} {name}"): value for what, value in shape.items()}

@@ -13,8 +13,17 @@ import pytest
 import scipy
 
 from analysis.comparison import figures
-from analysis.comparison.report import comparison_page, gains_grid, report_text, settings_grid, write_report
+from analysis.comparison.report import (
+    comparison_block,
+    comparison_page,
+    gains_grid,
+    report_text,
+    settings_grid,
+    write_report,
+)
 from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, recorded_summaries, summarise
+from analysis.report.blocks import Record, Request, block_text
+from analysis.report.formats import markdown
 from analysis.stats.significance import expected_maximum
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
 from experiments.comparison import tuned as declared
@@ -200,6 +209,23 @@ def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -
     assert rows[4][1:3] == ("published setting", "–")
 
 
+def test_a_term_of_the_loss_that_is_a_share_stands_beside_the_winners(tmp_path: Path) -> None:
+    """Its mean is over steps, of which the points at 2 and 8 stand for two and six, and then over the finals."""
+    ended = record(tmp_path, COMPARISON, made_up(1.0, 0.3))
+    finals = summarise(COMPARISON, ended).tuned[1].finals
+    points = [
+        {"scale": QUICK.name, "key": key, "name": name, "step": step, "value": value * (2 + place)}
+        for place, key in enumerate(finals[1])
+        for name in ("loss/share_chosen", "loss/rank")
+        for step, value in ((2, 0.1), (8, 0.02))
+    ]
+    csv_record.CURVES_TABLE.merge(csv_record.folder_for(QUICK.name, ended), pd.DataFrame(points)[csv_record.CURVES])
+    summary = summarise(COMPARISON, ended)
+    assert [dict(each.shares) for each in summary.tuned] == [{}, {1: {"chosen": pytest.approx(0.04 * 3)}}, {}]
+    grid = settings_grid(summary)
+    assert [row[grid.header.index("shares in its loss, %")] for row in grid.rows[5:10]] == ["–", "chosen 12", *"–––"]
+
+
 def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, gain=1.0, spread=0.3)
     figure = figures.curves(summary)
@@ -232,6 +258,11 @@ def test_a_declared_comparison_has_a_page_among_the_studies_tables_and_jobs_to_t
     page = comparison_page(summary)
     assert f"{3 * BUDGET.runs} of {3 * BUDGET.runs} runs" in page
     assert re.search(r"^\| compcse \|.*\| better \|", page, re.MULTILINE)
+    assert block_text("comparison", Request("test", QUICK.name, Record(ended))) == markdown(gains_grid(summary))
+    begun = replace(summary, tuned=(*summary.tuned[:2], replace(summary.tuned[2], ended=0)))
+    assert "mixcse" not in comparison_block("test", [begun])
+    assert "mixcse" in comparison_page(begun)
+    assert comparison_block("other", [summary]) == "No run of it is recorded yet."
     keys = set(csv_record.read_runs(QUICK.name, ended)["key"])
     assert keys <= {key for each in summary.tuned for key in each.keys}
     jobs = declared.recorded_jobs(QUICK.name, ended)
