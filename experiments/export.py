@@ -78,8 +78,8 @@ def of_recorded(key: str, options: Options) -> Path:
 
     studies, mlruns = choose_studies(names_at(options.scale), options.scale), options.mlruns
     device = device_here(options.device)
-    recorded, compared = Recorded.read(options.scale, mlruns), recorded_jobs(options.scale, mlruns)
-    jobs = named((key,), studies, recorded, mlruns, device, compared).jobs
+    recorded = Recorded.read(options.scale, mlruns, recorded_jobs(options.scale, mlruns))
+    jobs = named((key,), studies, recorded, mlruns, device).jobs
     dev, rules = studies[0].scale.dev, jobs[-1].rules
     checkpoint = store_of(options) / key / (dev if dev in rules else rules[0])
     if (checkpoint / MANIFEST).is_file():

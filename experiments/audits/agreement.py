@@ -5,7 +5,7 @@ summed in another order. On another kind, rounding differs, and each kind of num
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +33,19 @@ Values = dict[CellAddress, float | str]  # numbers are compared within a toleran
 
 @dataclass(frozen=True)
 class Recorded:
-    """The record of one scale."""
+    """The record of one scale; `compared` has the jobs of its comparisons, which no study declares."""
 
     runs: pd.DataFrame
     results: pd.DataFrame
     curves: pd.DataFrame
+    compared: Mapping[str, Job] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, scale: str, mlruns: Path) -> "Recorded":
+    def read(cls, scale: str, mlruns: Path, compared: Mapping[str, Job] | None = None) -> "Recorded":
         """Read the three files."""
         runs = csv_record.read_runs(scale, mlruns)
         results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
-        return cls(*(frame[frame["scale"] == scale] for frame in (runs, results, curves)))
+        return cls(*(frame[frame["scale"] == scale] for frame in (runs, results, curves)), compared or {})
 
     def cells(self) -> dict[str, set[tuple[str, str, str]]]:
         """Return every (select, scorer, task) that has a score, by key."""

@@ -18,7 +18,7 @@ from typing import Any
 from cse_core.data.atomic_write import atomic_write
 from cse_core.training.run_state import History
 from experiments.audits.agreement import ELSEWHERE, EXACT, Agreement, Recorded, compare
-from experiments.audits.sample import NO_JOBS, Draw, draw, named
+from experiments.audits.sample import Draw, draw, named
 from experiments.cli.command import INTERRUPTED
 from experiments.cli.console import Bar, console, counted
 from experiments.execution.job import ExecutionSettings, Job, execute
@@ -49,7 +49,7 @@ class Audited:
 
 def audit(
     studies: Sequence[Study],
-    compared: Mapping[str, Job] = NO_JOBS,
+    compared: Mapping[str, Job] | None = None,
     *,
     keys: Sequence[str] = (),
     count: int = 0,
@@ -67,12 +67,12 @@ def audit(
     audit are not trained again.
     """
     scale = studies[0].scale.name
-    recorded = Recorded.read(scale, mlruns)
+    recorded = Recorded.read(scale, mlruns, compared)
     if keys:
-        sample = named(keys, studies, recorded, mlruns, device, compared)
+        sample = named(keys, studies, recorded, mlruns, device)
     else:
         chosen = random.randrange(10**6) if seed is None else seed
-        sample = draw(studies, recorded, count, chosen, device, compared)
+        sample = draw(studies, recorded, count, chosen, device)
     execution = ExecutionSettings(prepare(store), data, device=device)
     status = retrain(sample, recorded, execution, scale, report)
     if status == 0 and store is None:

@@ -4,7 +4,6 @@ import random
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from cse_core.lookup import unknown
 from cse_core.run import Pretrained, Run
@@ -14,8 +13,6 @@ from experiments.execution.plan import jobs_of, merge_jobs
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.schema.study_parts import Parts, choose_parts
-
-NO_JOBS: Mapping[str, Job] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -33,19 +30,12 @@ class Draw:
     elsewhere: int = 0  # recorded runs that were trained, or need one that was, on another kind of device
 
 
-def draw(
-    studies: Sequence[Study],
-    recorded: Recorded,
-    count: int,
-    seed: int,
-    device: str = "cpu",
-    compared: Mapping[str, Job] = NO_JOBS,
-) -> Draw:
+def draw(studies: Sequence[Study], recorded: Recorded, count: int, seed: int, device: str = "cpu") -> Draw:
     """Draw from the recorded runs of studies and comparisons. With the same seed, a larger count draws more.
 
-    Runs of a kind of device other than `device` are not drawn. `compared` has the comparisons' jobs.
+    Runs of a kind of device other than `device` are not drawn.
     """
-    declared, cells = merge_jobs([jobs_of(studies), compared]), recorded.cells()
+    declared, cells = merge_jobs([jobs_of(studies), recorded.compared]), recorded.cells()
     trained = sorted(key for key in declared if key in cells and isinstance(declared[key].encoder, Run))
     elsewhere = keys_elsewhere(recorded, device)
     candidates = [key for key in trained if not needs_any(declared[key], elsewhere)]
@@ -86,14 +76,7 @@ def _recorded_part(job: Job, cells: set[tuple[str, str, str]], only: str) -> Job
     return replace(job, scorings=tuple(scorings))
 
 
-def named(
-    keys: Sequence[str],
-    studies: Sequence[Study],
-    recorded: Recorded,
-    mlruns: Path,
-    device: str,
-    compared: Mapping[str, Job] = NO_JOBS,
-) -> Draw:
+def named(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, mlruns: Path, device: str) -> Draw:
     """Return a draw of these keys; refuse keys that are not recorded or can't be trained again here."""
     scale, keys = studies[0].scale, tuple(dict.fromkeys(keys))
     runs = csv_record.read_runs(scale.name, mlruns)
@@ -107,7 +90,7 @@ def named(
             raise ValueError(
                 f"run {key} is recorded at scale {scales[key]}, not {scale.name}: add --scale {scales[key]}"
             )
-    declared, elsewhere = declared_jobs(keys, studies, recorded, compared), keys_elsewhere(recorded, device)
+    declared, elsewhere = declared_jobs(keys, studies, recorded), keys_elsewhere(recorded, device)
     if lost := [key for key in keys if needs_any(declared[key], elsewhere)]:
         raise ValueError(
             f"run {lost[0]}: it, or a run that it needs, was recorded on another kind of device than {device}, whose "
@@ -116,12 +99,10 @@ def named(
     return Draw(None, keys, jobs_for(keys, declared, recorded, scale.dev), len(recorded.runs), undeclared=0)
 
 
-def declared_jobs(
-    keys: Sequence[str], studies: Sequence[Study], recorded: Recorded, compared: Mapping[str, Job]
-) -> dict[str, Job]:
+def declared_jobs(keys: Sequence[str], studies: Sequence[Study], recorded: Recorded) -> dict[str, Job]:
     """Return all jobs, those of studies also with seeds that only the record has; refuse a key that no job has."""
     seeds = dict(zip(recorded.runs["key"], recorded.runs["seed"], strict=True))
-    jobs = merge_jobs([jobs_of(studies), compared])
+    jobs = merge_jobs([jobs_of(studies), recorded.compared])
     for seed in {int(seeds[key]) for key in keys if key not in jobs}:
         jobs = jobs_of(_with_seed(studies, seed)) | jobs
     for key in keys:

@@ -100,8 +100,8 @@ def test_seeds_that_only_the_record_has_are_found() -> None:
     (key,) = more.rows[0].keys().values()
     line = recorded.runs.iloc[[0]].assign(key=key, seed=77)
     known = replace(recorded, runs=pd.concat([recorded.runs, line]))
-    assert declared_jobs([key], [study], known, {})[key].encoder == more.rows[0].runs()[0]
+    assert declared_jobs([key], [study], known)[key].encoder == more.rows[0].runs()[0]
     table2 = single("rankcse-table2", "small")
     untrained = next(row for row in table2.rows if row.label == "whitening BERT-base")
     with pytest.raises(ValueError, match="an encoder that was not trained here; expected a run"):
-        declared_jobs([untrained.keys()[0]], [table2], recorded, {})
+        declared_jobs([untrained.keys()[0]], [table2], recorded)
