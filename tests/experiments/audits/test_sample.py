@@ -11,7 +11,7 @@ import pytest
 from experiments.audits.agreement import Recorded
 from experiments.audits.audit import audit
 from experiments.audits.sample import declared_jobs
-from experiments.execution.job import ExecutionSettings, execute
+from experiments.execution.job import ExecutionSettings, Job, execute
 from experiments.execution.log_queue import record_results
 from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
@@ -105,3 +105,14 @@ def test_seeds_that_only_the_record_has_are_found() -> None:
     untrained = next(row for row in table2.rows if row.label == "whitening BERT-base")
     with pytest.raises(ValueError, match="an encoder that was not trained here; expected a run"):
         declared_jobs([untrained.keys()[0]], [table2], recorded)
+
+
+def test_runs_of_comparisons_are_found_beside_those_of_studies() -> None:
+    """The key belongs to no study at any seed, as its learning rate is one that a search drew."""
+    drawn = replace(tiny_study.run(), learning_rate=1.23e-4)
+    line = Recorded.read("small", csv_record.MLRUNS).runs.iloc[[0]].assign(key=drawn.key, seed=drawn.seed)
+    known = Recorded(line, pd.DataFrame(), pd.DataFrame())
+    with pytest.raises(ValueError, match="no chosen study declares it"):
+        declared_jobs([drawn.key], [STUDY], known)
+    job = Job(drawn, STUDY.scale.name, "drawn", (), ("tuned",))
+    assert declared_jobs([drawn.key], [STUDY], replace(known, compared={drawn.key: job}))[drawn.key] == job
