@@ -122,14 +122,14 @@ def setting_text(comparison: Comparison) -> str:
     more = f", the best {budget.promoted} of them with {budget.more_seeds} more seeds" if budget.more_seeds else ""
     return (
         f"Each method has {counted(budget.searches, 'independent search', 'independent searches')} of "
-        f"{counted(budget.trials, 'trial')}{more}. {comparison.dev} chooses the settings. A trial that fails loses its "
-        "search. Each winner and the published settings are then trained with "
+        f"{counted(budget.trials, 'trial')}{more}. {comparison.dev} chooses the settings. A trial that fails can't "
+        "win. Each winner and the published settings are then trained with "
         f"{counted(budget.finals, 'fresh seed')}, and only these runs are scored on the test sets. The gain is the "
-        "difference of the means over searches, with its 95 % interval (Welch), once all finals of both methods are "
-        f"there. A verdict is about {next(iter(comparison.measures))}, with Holm's correction over "
+        "difference of the means over searches, with its 95 % interval (Welch, not corrected), once all finals of both "
+        f"methods are there. A verdict is about {next(iter(comparison.measures))}, with Holm's correction over "
         f'{counted(tested, "method")}; equivalent means within {comparison.margin:g} points. "80 % power for" is the '
-        "gain that the test would have found with 80 % power, given how much the searches differ; a verdict of none "
-        "says nothing about smaller ones. Core-hours are those of training, also of teachers and bases, which methods "
+        "gain that the test would have found with 80 % power, given how much the searches differ; a smaller one can be "
+        "there and not be found. Core-hours are those of training, also of teachers and bases, which methods "
         "may share."
     )
 

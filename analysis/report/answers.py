@@ -128,7 +128,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
         ),
         "**A part of it, by the released code.** With the text's views the encoder collapses and scores below the "
         "untrained one. Dropout views, as in the released code, gain less than a third of what is printed. On the "
-        "small model they gain little without whitening, and batch norm of each channel does as well.",
+        "small model they show no gain without whitening, and batch norm of each channel does as well.",
     ),
     "CompCSE": (
         (

@@ -266,6 +266,10 @@ VALUES: dict[str, Value] = {
     "sd.difference": reproduced(lambda: stdev(many_seeds(read_reproductions())) * math.sqrt(2)),
     **{f"disjoint.{loss}": welch("plan2-disjoint", loss, "SimCSE", "sts_disjoint_avg") for loss in LOSSES},
     "views.channels": paired("plan2-whitening", DROPOUT, "batch norm of each channel"),
+    "views.pca": paired("plan2-whitening", DROPOUT, "PCA whitening"),
+    "views.others": largest(
+        *(paired("plan2-whitening", DROPOUT, row) for row in ("two positives", "sum inside the logarithm"))
+    ),
     "views.groups": paired("plan2-whitening", DROPOUT, "groups not shuffled"),
     "wiki-tiny.sd": Value(lambda record: summary(list(cell(record, "plan-orders", "SimCSE").scores.values())).sd, 2),
     "no-whitening": welch("plan2-whitening", "three dropout views, no whitening", "SimCSE"),

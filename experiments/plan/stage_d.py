@@ -1,4 +1,4 @@
-"""The second plan (PLAN2.md), stage D1: the methods on an encoder that starts near BERT-base's level."""
+"""The second plan (PLAN2.md), stage D: the methods on an encoder that starts near BERT-base's level."""
 
 from dataclasses import replace
 from typing import Any

@@ -60,7 +60,7 @@ _LOADED: list[ModuleType] = []
 
 def _import(path: Path) -> ModuleType:
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; expected one with a study of your own")
+        raise FileNotFoundError(f"{path}: no such file; expected a Python file of your own")
     if not path.stem.isidentifier():
         raise ValueError(f"{path}: expected a name that can be imported, of letters, digits and _; rename the file")
     if str(path.parent) not in sys.path:

@@ -76,7 +76,7 @@ def test_workers_get_the_files_that_it_imports_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("nothing.py", None, "nothing.py: no such file; expected one with a study of your own"),
+        ("nothing.py", None, "nothing.py: no such file; expected a Python file of your own"),
         ("my-study.py", CODE, "my-study.py: expected a name that can be imported"),
         ("random.py", CODE, "random.py: another module has its name, .*random.py; rename the file"),
         ("no_study.py", "x = 1\n", "no_study.py: expected a function `study` of a scale that returns a Study, found"),
