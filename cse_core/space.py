@@ -50,7 +50,7 @@ SHARED: Space = {
     "learning_rate": Times(1 / 10, 10 / 3),
     "dropout": (0.1, 0.2, 0.3, 0.4),
     "epochs": (1, 2),
-    "temperature": LogUniform(0.01, 0.1),
+    "temperature": LogUniform(0.005, 0.1),
 }
 _RUN_FIELDS = {field.name for field in fields(Run)}
 

@@ -191,6 +191,14 @@ def to_run(options: Options, comparison: Comparison) -> tuple[Entrant, ...]:
     return tuple(look_up("method", name, by_name) for name in named) or comparison.entrants
 
 
+def in_turn(comparison: Comparison, entrants: Sequence[Entrant], *, by_method: bool) -> list[list[Entrant]]:
+    """Return the methods that run together, one group after the other: those that need the baseline come after it."""
+    if by_method:
+        return [[each] for each in sorted(entrants, key=lambda each: each != comparison.entrants[0])]
+    later = [each for each in entrants if comparison.needs_baseline(each)]
+    return [group for group in ([each for each in entrants if each not in later], later) if group]
+
+
 def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
     check(options)
@@ -202,8 +210,15 @@ def main(options: Options) -> int:
         print_forecast(comparison, entrants, workers)
         return 0
     from analysis.comparison.report import write_report  # lazy: slow import
-    from experiments.comparison.run_comparison import run_comparison  # lazy: slow import
+    from experiments.comparison.run_comparison import is_ready, run_comparison  # lazy: slow import
 
+    baseline = comparison.entrants[0]
+    for each in entrants if baseline not in entrants else ():
+        if not is_ready(comparison, each, options.mlruns):
+            raise ValueError(
+                f"method {each.name}: its teachers or bases have the settings that win {baseline.name}'s searches, "
+                f"which have not ended; expected {baseline.name} among the methods to run"
+            )
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     finals = [
@@ -217,7 +232,7 @@ def main(options: Options) -> int:
     prepare_shared(options)
     cluster, tracker = ray_config(options), Tracker(options.mlruns)
     failed: dict[str, str] = {}
-    for together in [(each,) for each in entrants] if options.by_method else [entrants]:
+    for together in in_turn(comparison, entrants, by_method=options.by_method):
         more, ended = run_comparison(comparison, execution, cluster, tracker, together)
         failed |= more
         if not ended:

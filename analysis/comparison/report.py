@@ -169,20 +169,24 @@ def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:
 def settings_grid(summary: Summary) -> Grid:
     """Return a row for each search: the settings that won, their dev score when chosen and with fresh seeds.
 
-    Terms of the loss that are shares, such as RankEncoder's share of steps with the larger rank loss, have a column.
+    If there are any, a column has the first measure of winners that are scored by ranks, scored by the cosine; another
+    has the terms of a loss that are shares, such as the share of steps in which RankEncoder's rank loss is the larger.
     """
     measures = list(summary.comparison.measures)
-    rows, shares = [], (SHARES,) if any(each.shares for each in summary.tuned) else ()
-    for each in summary.tuned:
+    begun = [each for each in summary.tuned if each.ended]
+    cosine = (f"{measures[0]}, by the cosine",) if any(any(each.by_cosine.values()) for each in begun) else ()
+    rows, shares = [], (SHARES,) if any(each.shares for each in begun) else ()
+    for each in begun:
         for search in (*range(summary.comparison.budget.searches), PUBLISHED):
             settings, chosen = each.winners.get(search, ({}, None))
             name = "published setting" if search == PUBLISHED else f"search {search + 1}"
             scores = [_mean(each.measures[measure].get(search, {})) for measure in measures]
             fresh = _mean(each.dev.get(search, {}))
             text = "–" if not settings else settings_text(_short(settings)).strip("{}").replace('"', "")
+            scores += [_mean(each.by_cosine.get(search, {}))] if cosine else []
             shown = [shares_text(each.shares.get(search, {}))] if shares else []
             rows.append((each.entrant.name, name, text, number(chosen), number(fresh), *map(number, scores), *shown))
-    header = ("method", "search", "settings", "dev when chosen", "dev, fresh seeds", *measures, *shares)
+    header = ("method", "search", "settings", "dev when chosen", "dev, fresh seeds", *measures, *cosine, *shares)
     return Grid("", header, tuple(rows))
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.stats.contrast_tests import difference
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.looks import WHOLE, Looks, decide
+from cse_core.evaluation.scorers import Cosine
 from experiments.cli.console import counted
 from experiments.comparison.comparison import (
     PUBLISHED,
@@ -47,6 +48,7 @@ class Tuned:
     winners: Mapping[int, tuple[Settings, float]]
     dev: BySearch
     measures: Mapping[str, BySearch]
+    by_cosine: BySearch  # the first measure of finals whose pairs are scored by ranks, with the cosine in their place
     # The dev scores of each search's draws, in the order of drawing; a failed one counts as the search's lowest score.
     trials: tuple[tuple[float, ...], ...]
     no_gain: str
@@ -132,6 +134,7 @@ def _tuned(
         winners={search: winner for search, winner in chosen.items() if winner},
         dev=of_finals(scores.by_address),
         measures={name: of_finals(values) for name, values in measured.items()},
+        by_cosine=_by_cosine(finals, next(iter(measured.values()))),
         trials=tuple(_dev_of(comparison.draws(entrant, search, scores), scores) for search in searches),
         no_gain=_why_no_gain(comparison, every, finals, scores, measured),
         ended=sum(map(scores.has_ended, every)),
@@ -141,6 +144,12 @@ def _tuned(
         finals=final_keys,
         keys=frozenset(keys),
     )
+
+
+def _by_cosine(finals: Mapping[int, Sequence[Trial]], values: Mapping[Address, float]) -> dict[int, dict[int, float]]:
+    by_ranks = {search: [t for t in trials if t.scorer != Cosine()] for search, trials in finals.items()}
+    cosine = {s: {t.run.seed: values.get((t.run.key, str(Cosine()))) for t in trials} for s, trials in by_ranks.items()}
+    return {s: {seed: v for seed, v in found.items() if v is not None} for s, found in cosine.items()}
 
 
 def _shares(finals: Mapping[int, Sequence[str]], curves: pd.DataFrame) -> dict[int, dict[str, float]]:
@@ -181,10 +190,10 @@ def _why_no_gain(
     lost = sum(not trials for trials in tested)
     if not any(map(scores.has_ended, every)):
         return NOT_RUN
+    if lost == len(tested) and all(scores.has_ended(trial) for trial in every if trial.search != PUBLISHED):
+        return FAILED
     if not all(map(scores.has_ended, every)) or scored + failed < len(known):
         return f"not complete: {scored} of {comparison.budget.searches * comparison.budget.finals} finals"
-    if lost == len(tested):
-        return FAILED
     if lost or failed:
         return f"not tested: {counted(lost, 'search', 'searches')} and {counted(failed, 'final')} failed"
     return ""

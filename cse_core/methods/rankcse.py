@@ -175,7 +175,7 @@ class RankCSE:
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {
         "rank": ("list_net", "list_mle"),
-        "student_temperature": (0.0125, 0.025, 0.05),
+        "student_temperature": (0.00625, 0.0125, 0.025, 0.05),
         "teacher_temperature": (0.0125, 0.025, 0.05),
         "distillation_weight": (0.1, 1.0),
         "list_reduction": ("sum", "mean"),

@@ -238,7 +238,11 @@ class Loop:
         if self.compiled:
             batch = replace(batch, generator=cast(Any, GeneratorState(batch.generator)))
         loss_of = self.compiled or self.run.method.loss
-        loss = loss_of(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
+        try:
+            loss = loss_of(self.encoder, batch, self.modules, self.targets.at(batch.rows, self.device))
+        except torch.linalg.LinAlgError:  # an eigenvalue problem, as in whitening, refuses what is not finite
+            self.flush()
+            raise
         self.scaler.scale(loss.total).backward()
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.trained, CLIP)

@@ -5,8 +5,10 @@ The best quarter by dev score is trained with `MORE_SEEDS` further seeds, and th
 score win the search. The finals train each winner with fresh seeds, and only they are scored on the tasks. The
 published settings are trained with as many fresh seeds, for a row next to the tuned ones.
 
-All trials follow from the comparison and, with the sampler `tpe`, from earlier dev scores. So a comparison resumes from
-the record alone.
+Teachers and bases that are the baseline have the settings that won the baseline's search of the same number. So it is
+tuned there too, and such methods are drawn after the baseline's searches.
+
+All trials follow from the comparison and from earlier dev scores. So a comparison resumes from the record alone.
 """
 
 import json
@@ -17,14 +19,14 @@ from hashlib import sha256
 from typing import Any
 
 from cse_core.evaluation.scorers import Cosine, Scorer
-from cse_core.run import Run
+from cse_core.run import Run, parts_of
 from cse_core.space import SCORING_WEIGHT, LogUniform, Values, with_settings
 from cse_core.training.selection import dev_sets
 from experiments.execution.job import Job
 from experiments.execution.plan import merge_jobs, required_jobs
 from experiments.results.stored_scores import Scoring
 from experiments.schema.rows import rank_scorer
-from experiments.schema.study import Scale, check_name, with_seed
+from experiments.schema.study import Scale, check_name, replace_runs, with_seed
 
 SAMPLERS = ("random", "tpe")
 TRIAL_SEEDS, FINAL_SEEDS = 401, 801  # the first of each; no study uses these
@@ -81,6 +83,10 @@ class Trial:
     settings: Settings
     run: Run
     scorer: Scorer  # by cosine, or also by ranks if the settings say so
+
+    def with_seed(self, seed: int) -> "Trial":
+        """Return the trial of the same settings, teachers and bases with another seed."""
+        return replace(self, run=replace(self.run, seed=seed))
 
     @property
     def of_search(self) -> str:
@@ -143,11 +149,27 @@ class Comparison:
         """The number of seeds that a search uses."""
         return self.budget.trials + self.budget.more_seeds
 
-    def trial(self, entrant: Entrant, search: int, settings: Settings, seed: int, turn: int | None = None) -> Trial:
-        """Return the trial of settings and a seed; `turn` (or the search) chooses the seed of teachers and bases."""
-        nested = self.nested_seeds[(search if turn is None else turn) % len(self.nested_seeds)]
+    def trial(
+        self,
+        entrant: Entrant,
+        search: int,
+        settings: Settings,
+        seed: int,
+        *,
+        turn: int = 0,
+        tuned: Settings | None = None,
+    ) -> Trial:
+        """Return the trial of settings and a seed. Teachers and bases that are the baseline have the settings `tuned`.
+
+        The search, or for the published settings `turn`, chooses the seed of teachers and bases.
+        """
+        nested = self.nested_seeds[(turn if search == PUBLISHED else search) % len(self.nested_seeds)]
         try:
-            run = with_seed(with_settings(entrant.start, settings), nested, nested=True)
+            run = with_settings(entrant.start, settings)
+            if tuned:
+                new = {old: with_settings(old, tuned) for old in run.nested() if self._is_baseline(old)}
+                run = replace(run, method=replace_runs(run.method, new))
+            run = with_seed(run, nested, nested=True)
         except ValueError as error:
             raise ValueError(f"method {entrant.name}, settings {settings_text(settings)}: {error}") from error
         weight = settings.get(SCORING_WEIGHT, 0.0)
@@ -155,19 +177,37 @@ class Comparison:
         return Trial(entrant, search, settings, replace(run, seed=seed), scorer)
 
     @cached_property
-    def _drawn(self) -> dict[tuple[str, int], list[Trial]]:
-        """A cache of the searches' draws, for the sampler that does not depend on scores."""
+    def _drawn(self) -> dict[tuple[str, int, str], list[Trial]]:
+        """A cache of the searches' draws, for the sampler that does not depend on a search's own scores."""
         return {}
+
+    def _is_baseline(self, run: Run) -> bool:
+        baseline = self.entrants[0].start
+        return replace(run, seed=baseline.seed) == baseline
+
+    def needs_baseline(self, entrant: Entrant) -> bool:
+        """Return whether teachers or bases of a method can be the baseline; it is then drawn after the baseline."""
+        settings = (entrant.start.method, tuple(entrant.space.values()))
+        return any(self._is_baseline(run) for run, _ in parts_of(settings, Run))
+
+    def has_chosen(self, entrant: Entrant, scores: Scores) -> bool:
+        """Return whether all trials of a method's searches have ended, also those with more seeds."""
+        trials = [trial for stage in STAGES[:-1] for trial in self.stage(stage, scores, (entrant,))]
+        complete = self.budget.trials * self.budget.searches  # `tpe` draws one after the other
+        return len(trials) >= complete and all(map(scores.has_ended, trials))
 
     def draws(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
         """Return a search's trials so far: with `random` all of them, with `tpe` one more than have a score."""
+        winner = self.selected(self.entrants[0], search, scores) if self.needs_baseline(entrant) else None
+        tuned = winner[0] if winner else None
         if self.sampler != "random":
-            return self._draw(entrant, search, scores)
-        if (entrant.name, search) not in self._drawn:
-            self._drawn[entrant.name, search] = self._draw(entrant, search, scores)
-        return list(self._drawn[entrant.name, search])
+            return self._draw(entrant, search, scores, tuned)
+        address = entrant.name, search, settings_text(tuned or {})
+        if address not in self._drawn:
+            self._drawn[address] = self._draw(entrant, search, scores, tuned)
+        return list(self._drawn[address])
 
-    def _draw(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
+    def _draw(self, entrant: Entrant, search: int, scores: Scores, tuned: Settings | None) -> list[Trial]:
         import optuna  # lazy: slow import
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -179,7 +219,8 @@ class Comparison:
         for i in range(self.budget.trials):
             asked = study.ask(space)
             settings = {name: _chosen(entrant.space[name], value) for name, value in asked.params.items()}
-            trials.append(self.trial(entrant, search, settings, TRIAL_SEEDS + self.block * search + i))
+            seed = TRIAL_SEEDS + self.block * search + i
+            trials.append(self.trial(entrant, search, settings, seed, tuned=tuned))
             if self.sampler == "random":
                 continue
             if not scores.has_ended(trials[-1]):
@@ -197,11 +238,7 @@ class Comparison:
         best = [trial for trial in draws if scores.of(trial) is not None]
         best.sort(key=lambda trial: -(scores.of(trial) or 0.0))
         seeds = range(first, first + self.budget.more_seeds)
-        return [
-            self.trial(entrant, search, trial.settings, seed)
-            for trial in best[: self.budget.promoted]
-            for seed in seeds
-        ]
+        return [trial.with_seed(seed) for trial in best[: self.budget.promoted] for seed in seeds]
 
     def selected(self, entrant: Entrant, search: int, scores: Scores) -> tuple[Settings, float] | None:
         """Return a search's winner and its mean dev score over the seeds; None if every trial failed."""
@@ -226,9 +263,12 @@ class Comparison:
         first = max(FINAL_SEEDS, TRIAL_SEEDS + self.block * self.budget.searches) + self.budget.finals * (search + 1)
         seeds = range(first, first + self.budget.finals)
         if search == PUBLISHED:
-            return [self.trial(entrant, search, entrant.published, seed, turn) for turn, seed in enumerate(seeds)]
+            return [self.trial(entrant, search, entrant.published, seed, turn=turn) for turn, seed in enumerate(seeds)]
         winner = self.selected(entrant, search, scores)
-        return [self.trial(entrant, search, winner[0], seed) for seed in seeds] if winner else []
+        if winner is None:
+            return []
+        won = next(trial for trial in self.draws(entrant, search, scores) if trial.settings == winner[0])
+        return [won.with_seed(seed) for seed in seeds]
 
     def stage(self, name: str, scores: Scores, entrants: Sequence[Entrant] = ()) -> list[Trial]:
         """Return a stage's trials of all or some entrants; the stages before it must have ended."""
@@ -243,11 +283,13 @@ class Comparison:
         groups: list[dict[str, Job]] = []
         for trial in trials:
             nested = required_jobs(trial.run, self.scale.name, (self.scale.dev,), (self.name,))
+            # Finals whose pairs are scored by ranks are also scored by the cosine, which shows what training gains.
+            scorers = dict.fromkeys((trial.scorer, Cosine()) if final else (trial.scorer,))
             job = Job(
                 trial.run,
                 self.scale.name,
                 f"{trial.entrant.name} {trial.of_search}",
-                (Scoring(self.dev, trial.scorer, tasks),),
+                tuple(Scoring(self.dev, scorer, tasks) for scorer in scorers),
                 (self.name,),
                 trial.entrant.file,
                 keeps_weights=final,

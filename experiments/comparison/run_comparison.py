@@ -37,15 +37,18 @@ def run_comparison(
 
     Return the reasons of failures by key, and whether it ran to the end.
 
-    A run that diverges, or whose dev score is undefined, is a result: it is recorded as failed, and loses. One that
-    fails for another reason loses too, and the same command tries it again. After a failure of the machine (its disk,
-    its memory, its network, a lost worker), or of a teacher or base, the comparison stops: the winner may depend on it.
+    A run that diverges, or whose dev score is undefined, is a result: it is recorded as failed, and can't win. After
+    one that fails for another reason its method waits, and the same command tries it again: the winner may depend on
+    it, and no test score is read before. After a failure of the machine (its disk, its memory, its network, a lost
+    worker), or of a teacher or base, the whole comparison stops.
     """
     failed: dict[str, str] = {}
+    left = [each for each in entrants or comparison.entrants if is_ready(comparison, each, tracker.mlruns)]
     for number, stage in enumerate(STAGES, 1):
-        while True:
+        trials: list[Trial] = []
+        while left:
             results, scores = _read(comparison, tracker.mlruns, failed)
-            trials = comparison.stage(stage, scores, entrants)
+            trials = comparison.stage(stage, scores, left)
             work = _left(comparison, stage, [t for t in trials if t.run.key not in scores.failed], results, execution)
             if not work.pending:
                 break
@@ -60,7 +63,16 @@ def run_comparison(
             ends = (_is_of_machine(reason) or key not in own for key, reason in reasons.items())
             if not ended or any(ends):
                 return failed, False
+        unclear = {t.entrant.name for t in trials if t.run.key in failed and not _is_result(failed[t.run.key])}
+        left = [each for each in left if each.name not in unclear]
     return failed, True
+
+
+def is_ready(comparison: Comparison, entrant: Entrant, mlruns: Path) -> bool:
+    """Return whether a method can be drawn: not before the baseline has chosen settings for its teachers or bases."""
+    if not comparison.needs_baseline(entrant):
+        return True
+    return comparison.has_chosen(comparison.entrants[0], _read(comparison, mlruns, ())[1])
 
 
 def _read(comparison: Comparison, mlruns: Path, failed: Collection[str]) -> tuple[pd.DataFrame, Scores]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
+from cse_core.space import LogUniform
 from experiments.comparison.comparison import STAGES, Budget, Comparison, Entrant
 from experiments.comparison.entrants import entrant, measures_of, with_space
 from experiments.comparison.recorded import dev_scores
@@ -40,7 +41,11 @@ def tuned() -> Comparison:
     measures = measures_of(("sts", "sts_disjoint"), scale.dev)
     simcse = simcse_run(scale, BASE)
     assert simcse  # every scale has something for BERT-base
-    more: dict[str, dict[str, Any]] = {"rankcse": {"teachers": teacher_sets(simcse, scale)}}
+    more: dict[str, dict[str, Any]] = {
+        "rankcse": {"teachers": teacher_sets(simcse, scale)},
+        # At lower weights the rank loss is never the larger one here, and the method trains as SimCSE does.
+        "rankencoder": {"rank_weight": LogUniform(1.0, 50.0)},
+    }
 
     def tuned_entrant(name: str) -> Entrant:
         tasks = [task for tasks in measures.values() for task in tasks]

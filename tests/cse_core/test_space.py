@@ -20,7 +20,7 @@ SHARED = {
     "learning_rate": LogUniform(3e-5, 1e-3),  # a tenth to ten thirds of the scale's 3e-4
     "dropout": (0.1, 0.2, 0.3, 0.4),
     "epochs": (1, 2),
-    "temperature": LogUniform(0.01, 0.1),
+    "temperature": LogUniform(0.005, 0.1),
 }
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import mean
 
@@ -59,12 +60,12 @@ def dev(trial: Trial) -> float:
 def record(mlruns: Path, comparison: Comparison, test: Value, failed: frozenset[str] = frozenset()) -> Path:
     """Write the record of a comparison that ended, with made-up scores."""
     scores, lines = Scores({}, failed), []
-    for stage in STAGES:
-        trials = [t for t in comparison.stage(stage, scores) if t.run.key not in failed]
+    for entrant, stage in product(comparison.entrants, STAGES):
+        trials = [t for t in comparison.stage(stage, scores, (entrant,)) if t.run.key not in failed]
         lines += [line(t, QUICK.dev, dev(t) / 100) for t in trials]
         lines += [line(t, "synthetic", test(t) / 100) for t in trials if stage == "finals"]
         scores = Scores({**scores.by_address, **{t.address: dev(t) for t in trials}}, failed)
-        record_trials(comparison, comparison.stage(stage, scores), scores, failed, mlruns)
+        record_trials(comparison, comparison.stage(stage, scores, (entrant,)), scores, failed, mlruns)
     csv_record.merge_results(csv_record.folder_for(QUICK.name, mlruns), pd.DataFrame(lines)[csv_record.RESULTS])
     return mlruns
 
@@ -207,6 +208,25 @@ def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -
     rows = settings_grid(summary).rows
     assert len(rows) == 3 * 5
     assert rows[4][1:3] == ("published setting", "–")
+
+
+def test_winners_scored_by_ranks_are_shown_by_the_cosine_too(tmp_path: Path) -> None:
+    ranked = replace(comparison_of("simcse", "rankencoder", budget=BUDGET), name="ranked")
+    ended = record(tmp_path, ranked, lambda trial: 60.0)
+    (finals, *_) = [f for f in summarise(ranked, ended).tuned[1].finals.items() if f[0] == PUBLISHED]
+    of = {trial.run.key: trial for trial in ranked.finals(ranked.entrants[1], PUBLISHED, Scores({}))}
+    more = [line(of[key], "synthetic", 0.5 + place / 100, scorer="cosine") for place, key in enumerate(finals[1])]
+    csv_record.merge_results(csv_record.folder_for(QUICK.name, ended), pd.DataFrame(more)[csv_record.RESULTS])
+    summary = summarise(ranked, ended)
+    assert summary.tuned[1].by_cosine[PUBLISHED] == {
+        t.run.seed: pytest.approx(50 + i) for i, t in enumerate(of.values())
+    }
+    assert summary.tuned[0].by_cosine[PUBLISHED] == {}
+    grid = settings_grid(summary)
+    assert [row[grid.header.index("synthetic, by the cosine")] for row in (grid.rows[4], grid.rows[9])] == [
+        "–",
+        "51.00",
+    ]
 
 
 def test_a_term_of_the_loss_that_is_a_share_stands_beside_the_winners(tmp_path: Path) -> None:

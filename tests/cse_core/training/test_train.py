@@ -34,6 +34,7 @@ from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
+from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.models.encoder import Encoder
 from cse_core.models.foreign import ForeignEncoder, open_encoder
 from cse_core.models.loading import set_dropout
@@ -198,6 +199,25 @@ def test_a_nan_ends_the_run_by_name_and_leaves_no_result(tmp_path: Path, monkeyp
     with pytest.raises(DivergedError, match=rf"run {TINY.key}: loss/contrastive is nan at step \d of 14"):
         train(TINY, tmp_path, rules=KEEP)
     assert finished_history(TINY, tmp_path, KEEP) is None
+
+
+@pytest.mark.slow
+def test_an_eigenvalue_problem_that_is_not_finite_is_a_divergence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whitening finds it in the step after the update that made the weights infinite."""
+    real, calls = WhitenedCSE.loss, []
+
+    def diverging(self: WhitenedCSE, encode: Any, *given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 3:
+            torch._foreach_mul_([weight.detach() for weight in encode.parameters()], float("inf"))
+        return real(self, encode, *given)
+
+    monkeypatch.setattr(WhitenedCSE, "loss", diverging)
+    run = replace(TINY, method=WhitenedCSE(groups=16))
+    with pytest.raises(DivergedError, match=f"run {run.key}: weights are not finite after step 2 of 14"):
+        train(run, tmp_path, rules=("last",))
 
 
 def test_an_unknown_rule_and_another_backbone_content_are_refused(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ import pytest
 import tyro
 
 from cse_core.methods import METHODS
-from experiments.compare import Options, main
+from experiments.compare import Options, in_turn, main
 from experiments.comparison import run_comparison
 from experiments.results import csv_record
 from experiments.storage.shared_files import SharedFiles
 from experiments.studies import own_study
 from tests.support import forked, without_ray
+from tests.support.comparisons import comparison_of
 from tests.support.polling import until
 from tests.support.sweeps import add_empty_database
 
@@ -161,6 +162,7 @@ def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
         (("simcse", "rankcse", "--dev", "last"), "selects by dev scores"),
         (("simcse", "rankcse", "--scale", "quickstart", "--evaluate", "synthetic_dev"), "--evaluate synthetic_dev"),
         (("tuned", "--trials", "3"), "expected no --trials"),
+        (("tuned", "rankcse"), "have the settings that win simcse's searches, which have not ended; expected simcse"),
         (("simcse", "rankcse", "--columns", "a"), "requires --corpus"),
     ],
 )
@@ -169,6 +171,14 @@ def test_what_is_refused_before_anything_starts(tmp_path: Path, words: Sequence[
     with pytest.raises((ValueError, FileNotFoundError), match=expected):
         main(tyro.cli(Options, args=[*words, "--mlruns", str(mlruns)]))
     assert not (mlruns / "store").exists()
+
+
+def test_methods_that_need_the_baseline_come_after_it() -> None:
+    comparison = comparison_of("simcse", "rankcse", "compcse")
+    simcse, rankcse, compcse = comparison.entrants
+    assert in_turn(comparison, (rankcse, compcse, simcse), by_method=False) == [[compcse, simcse], [rankcse]]
+    assert in_turn(comparison, (rankcse, compcse, simcse), by_method=True) == [[simcse], [rankcse], [compcse]]
+    assert in_turn(comparison, (simcse, compcse), by_method=False) == [[simcse, compcse]]
 
 
 @pytest.mark.slow

@@ -1,11 +1,12 @@
 """What a comparison draws, promotes and selects, without training anything."""
 
 from dataclasses import replace
+from itertools import product
 from statistics import mean
 
 import pytest
 
-from cse_core.space import LogUniform
+from cse_core.space import LogUniform, with_settings
 from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial, settings_text
 from experiments.schema.scales import RESERVED_SEEDS
 from tests.support.comparisons import QUICK, comparison_of
@@ -15,12 +16,12 @@ NONE = Scores({})
 
 
 def scored(comparison: Comparison, by: dict[str, float] | None = None, failed: frozenset[str] = frozenset()) -> Scores:
-    """Scores of all stages: a trial's is its learning rate unless `by` has another for its key."""
+    """Scores of all stages, by method: a trial's is its learning rate unless `by` has another for its key."""
     scores = Scores({}, failed)
-    for stage in STAGES:
+    for entrant, stage in product(comparison.entrants, STAGES):
         new = {
             trial.address: (by or {}).get(trial.run.key, 1e4 * trial.run.learning_rate)
-            for trial in comparison.stage(stage, scores)
+            for trial in comparison.stage(stage, scores, (entrant,))
             if trial.run.key not in failed
         }
         scores = Scores({**scores.by_address, **new}, failed)
@@ -41,7 +42,7 @@ def test_draws_lie_in_the_space_and_are_the_same_in_each_process() -> None:
             assert values.low <= value <= values.high if isinstance(values, LogUniform) else value in values
     first = COMPARISON.draws(SIMCSE, 0, NONE)[0]
     # Pinned: another Optuna, or another seed of the sampler, would orphan the trials of recorded comparisons.
-    text = '{"dropout": 0.4, "epochs": 2, "learning_rate": 0.00043483907769824705, "temperature": 0.020702290313198903}'
+    text = '{"dropout": 0.4, "epochs": 2, "learning_rate": 0.00043483907769824705, "temperature": 0.012886038209399204}'
     assert settings_text(first.settings) == text
     assert first.run.seed == 401
 
@@ -96,6 +97,45 @@ def test_a_failed_trial_is_not_promoted_and_a_failed_seed_loses() -> None:
     every = frozenset(trial.run.key for trial in draws)
     assert COMPARISON.selected(SIMCSE, 0, Scores({}, every)) is None
     assert COMPARISON.finals(SIMCSE, 0, Scores({}, every)) == []
+
+
+def test_teachers_that_are_the_baseline_have_the_settings_that_won_its_search() -> None:
+    scores = scored(COMPARISON)
+    assert [COMPARISON.needs_baseline(each) for each in (SIMCSE, RANKCSE)] == [False, True]
+    for stage in STAGES:
+        for trial in COMPARISON.stage(stage, scores, (RANKCSE,)):
+            (teacher,) = trial.run.nested()
+            published = trial.search == PUBLISHED
+            winner = None if published else COMPARISON.selected(SIMCSE, trial.search, scores)
+            settings = winner[0] if winner else {}
+            assert teacher == replace(with_settings(SIMCSE.start, settings), seed=teacher.seed)
+            if not published:
+                assert teacher.seed == (42, 1, 42)[trial.search]
+    untuned = COMPARISON.draws(RANKCSE, 1, NONE)
+    tuned = COMPARISON.draws(RANKCSE, 1, scores)
+    assert [t.settings for t in untuned] == [t.settings for t in tuned]
+    assert not {t.run.key for t in untuned} & {t.run.key for t in tuned}
+
+
+def test_the_baseline_has_chosen_when_its_promotions_have_ended() -> None:
+    scores = scored(COMPARISON)
+    assert COMPARISON.has_chosen(SIMCSE, scores)
+    last = COMPARISON.promotions(SIMCSE, 2, scores)[-1].address
+    others = {address: score for address, score in scores.by_address.items() if address != last}
+    assert not COMPARISON.has_chosen(SIMCSE, Scores(others))
+    assert COMPARISON.has_chosen(SIMCSE, Scores(others, frozenset({last[0]})))
+    assert not COMPARISON.has_chosen(SIMCSE, NONE)
+    tpe = replace(COMPARISON, sampler="tpe")
+    assert not tpe.has_chosen(SIMCSE, Scores({t.address: 1.0 for t in tpe.stage("trials", NONE, (SIMCSE,))}))
+
+
+def test_finals_scored_by_ranks_are_also_scored_by_the_cosine() -> None:
+    ranked = comparison_of("simcse", "rankencoder", budget=BUDGET)
+    trial = ranked.trial(ranked.entrants[1], 0, {"scoring_weight": 0.1}, 1)
+    for final in (False, True):
+        (job,) = (job for key, job in ranked.jobs([trial], final=final).items() if key == trial.run.key)
+        assert [str(scoring.scorer) for scoring in job.scorings] == [str(trial.scorer), "cosine"][: 1 + final]
+        assert len({scoring.tasks for scoring in job.scorings}) == 1
 
 
 def test_only_finals_are_scored_on_the_tasks_and_keep_their_weights() -> None:
@@ -161,8 +201,8 @@ def test_a_search_is_drawn_once_for_what_it_selects(sampler: str, monkeypatch: p
     monkeypatch.setattr(
         Comparison,
         "_draw",
-        lambda self, each, search, scores, draw=Comparison._draw: (
-            drawn.append(search) or draw(self, each, search, scores)
+        lambda self, each, search, *given, draw=Comparison._draw: (
+            drawn.append(search) or draw(self, each, search, *given)
         ),
     )
     made.selected(made.entrants[0], 1, NONE)

@@ -7,20 +7,21 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.comparison import run_comparison
-from experiments.comparison.comparison import Budget
+from experiments.comparison.comparison import Budget, Comparison
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.plan import Plan
 from tests.support.comparisons import comparison_of
 
-COMPARISON = comparison_of("simcse", "rankcse", budget=Budget(trials=1, searches=1, finals=1))
+COMPARISON = comparison_of("simcse", "compcse", "rankcse", budget=Budget(trials=1, searches=1, finals=1))
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Plan], dict[str, str]]], tuple]:
-    """Run the comparison where nothing trains and jobs fail for given reasons; return what it says and its calls."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple]:
+    """Run methods where nothing trains and jobs fail for given reasons; return what it says and its calls."""
 
-    def comparison(reasons: Callable[[Plan], dict[str, str]]) -> tuple[dict[str, str], bool, int]:
+    def comparison(reasons: Callable[[Plan], dict[str, str]], *names: str) -> tuple[dict[str, str], bool, int]:
         calls = []
+        entrants = [each for each in COMPARISON.entrants if each.name in (names or ("simcse", "compcse"))]
 
         def failing(work: Plan, *given: object) -> tuple[dict[str, str], bool]:
             calls.append(work)
@@ -28,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[
 
         monkeypatch.setattr(run_comparison, "_run", failing)
         tracker, execution = SimpleNamespace(mlruns=tmp_path), ExecutionSettings(tmp_path / "store")
-        failed, ended = run_comparison.run_comparison(COMPARISON, execution, None, tracker)  # ty: ignore[invalid-argument-type]
+        failed, ended = run_comparison.run_comparison(COMPARISON, execution, None, tracker, entrants)  # ty: ignore[invalid-argument-type]
         return failed, ended, len(calls)
 
     return comparison
@@ -38,11 +39,28 @@ def of_students(work: Plan, reason: str) -> dict[str, str]:
     return {job.key: reason for job in work.pending if job.label.endswith(("search 1", "published"))}
 
 
-def test_a_method_that_raises_loses_and_the_comparison_goes_on(run: Callable) -> None:
-    failed, ended, calls = run(lambda work: of_students(work, "RuntimeError: no loss today"))
+def of(work: Plan, method: str, reason: str) -> dict[str, str]:
+    return {job.key: reason for job in work.pending if job.label.startswith(f"{method} ")}
+
+
+def test_a_method_that_raises_waits_and_the_comparison_goes_on(run: Callable) -> None:
+    """Its finals would be of the best trial that is left, and be scored on test sets."""
+    raises, diverges = "RuntimeError: no loss today", "DivergedError: run 0: loss is nan at step 2 of 9"
+    seen = []
+
+    def reasons(work: Plan) -> dict[str, str]:
+        seen.append({job.label for job in work.pending})
+        return of(work, "compcse", raises) | of(work, "simcse", diverges)
+
+    failed, ended, calls = run(reasons)
     assert ended
     assert calls == 2  # trials, and the finals of the published settings
-    assert len(failed) == 4
+    assert seen == [{"simcse search 1", "compcse search 1"}, {"simcse published"}]
+    assert sorted(failed.values()) == [diverges, diverges, raises]
+
+
+def test_a_method_whose_teachers_are_the_baseline_waits_for_it(run: Callable) -> None:
+    assert run(lambda work: {}, "rankcse") == ({}, True, 0)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +78,13 @@ def test_a_failure_of_the_machine_ends_it(run: Callable, reason: str) -> None:
     assert set(failed.values()) == {reason}
 
 
-def test_a_teacher_that_fails_ends_it_as_other_settings_would_win(run: Callable) -> None:
+def test_a_teacher_that_fails_ends_it_as_other_settings_would_win(
+    run: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Comparison, "has_chosen", lambda *given: True)
+
     def reasons(work: Plan) -> dict[str, str]:
         (teacher, *_) = [job.key for job in work.pending if job.key not in of_students(work, "")]
         return {teacher: "ValueError: does not reproduce its recorded scores"}
 
-    assert run(reasons)[1:] == (False, 1)
+    assert run(reasons, "rankcse")[1:] == (False, 1)

@@ -31,6 +31,16 @@ def test_rankcse_is_taught_by_either_encoder_or_both_and_its_settings_can_be_rea
     assert {n.seed for t in drawn for n in t.run.nested()} == {42, 1}
     assert all(len(settings_text(t.settings)) < 400 for t in drawn)
     both = next(t for t in drawn if len(t.run.nested()) == 2)
+    tiny, medium = both.run.nested()
+    simcse = comparison.entrants[0]
+    won = comparison.draws(simcse, both.search, Scores({}))[3]
+    scores = Scores({})
+    for stage in ("trials", "promotions"):
+        ended = comparison.stage(stage, scores, (simcse,))
+        scores = Scores({**scores.by_address, **{t.address: float(t.settings == won.settings) for t in ended}})
+    tuned_tiny, same = comparison.draws(rankcse, both.search, scores)[drawn.index(both) % 16].run.nested()
+    assert (tuned_tiny.learning_rate, tuned_tiny.seed) == (won.run.learning_rate, tiny.seed)
+    assert (same, tuned_tiny.backbone.name) == (medium, "wiki-tiny")
     teachers = "teachers wiki-medium or wiki-tiny or wiki-tiny 0.333 and wiki-medium 0.667"
     assert space_text(rankcse.space).endswith(teachers)
     assert '["wiki-tiny 0.333", "wiki-medium 0.667"]' in settings_text(both.settings)
@@ -48,17 +58,17 @@ def test_published_settings_are_scored_as_published_in_the_reading_that_is_tuned
 
 
 PINNED = {
-    "simcse": "eccd912b5c08",
-    "rankcse": "1b13add307f2",
-    "rankencoder": "5e0bc3e30319",
-    "whitenedcse": "e6e5af13039e",
-    "compcse": "17f0c303fa0e",
-    "esimcse": "ba683a8a295b",
-    "promptbert": "e47cfc936ebe",
-    "mixcse": "a927170d15c6",
-    "dclr": "6fa2a5e4bc4e",
-    "arccse": "1f84c1c444ac",
-    "mocose": "05d91a6f10c2",
-    "sncse": "8be4595b3fc3",
-    "l2pcsr": "4a2da23a1fe2",
+    "simcse": "c55c77bd6185",
+    "rankcse": "b5ffb532e2b3",
+    "rankencoder": "3595743d40a0",
+    "whitenedcse": "31784ada8332",
+    "compcse": "3bde3ff41bae",
+    "esimcse": "23ef2a51879a",
+    "promptbert": "cd9a45462012",
+    "mixcse": "90e18442b612",
+    "dclr": "f95c216d5e9f",
+    "arccse": "504e77f6a807",
+    "mocose": "f9049a46840c",
+    "sncse": "84e6c7a7bed1",
+    "l2pcsr": "475d49d8694d",
 }
