@@ -46,6 +46,7 @@ from cse_core.data.atomic_write import atomic_write
 from experiments.cli.command import run_command
 from experiments.cli.console import counted
 from experiments.execution import step_cost
+from experiments.execution.plan import jobs_of
 from experiments.results import csv_record
 from experiments.results.csv_table import DamagedFileError
 from experiments.results.manifest import ChangedFileError, Manifest
@@ -169,11 +170,11 @@ def _pages_without_study(scales: Sequence[str], record: Record, folders: Folders
     """Return the pages of recorded comparisons, and the page of runs that belong to no study or comparison."""
     pages = {}
     for scale in scales:
-        every, runs = record.studies(catalogue.names_at(scale), scale), record.runs(scale)
+        declared = set(jobs_of(record.studies(catalogue.names_at(scale), scale)))
         for summary in summaries(record, scale):
             pages[folders.tables / scale / f"{summary.comparison.name}.md"] = comparison_page(summary)
-            runs = runs[~runs["key"].isin([key for each in summary.tuned for key in each.keys])]
-        text = undeclared_page(scale, every, runs, record.results(scale))
+            declared.update(key for each in summary.tuned for key in each.keys)
+        text = undeclared_page(scale, declared, record.runs(scale), record.results(scale))
         pages |= {folders.tables / scale / "undeclared-runs.md": text} if text else {}
     return pages
 

@@ -61,7 +61,12 @@ analysis.comparison
 analysis.make_tables analysis.make_figures analysis.make_site analysis.pair_bootstrap
 experiments.sweep experiments.compare
 """
-PACKAGE_OF = {"sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "pyyaml"}  # where the names differ
+PACKAGE_OF = {
+    "sklearn": "scikit-learn",
+    "umap": "umap-learn",
+    "yaml": "pyyaml",
+    "PIL": "pillow",
+}  # where the names differ
 OPTIONAL = {  # not in a plain install; a message says how to get it
     "spacy": ("cse_core/text/negation.py", "pip install spacy"),
     "MODULE": ("cse_core/models/word_vectors.py", 'pip install -e ".[glove]"'),

@@ -1,12 +1,10 @@
 """Make the page of recorded runs that no study declares any more; only remove.py removes lines from the record."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import pandas as pd
 
 from analysis.report.formats import Grid, markdown
-from experiments.execution.plan import jobs_of
-from experiments.schema.study import Study
 
 HEADER = ("key", "method", "backbone", "seed", "settings", "learns from", "checkpoint, scorer: tasks scored")
 NOTES = """A study declared each of these runs once; the training code or a setting has changed since, so that the
@@ -15,9 +13,9 @@ study's runs have other keys now, and no study's table reads these. "Learns from
 key with another one were trained by another version of the training code."""
 
 
-def undeclared_page(scale: str, studies: Iterable[Study], runs: pd.DataFrame, results: pd.DataFrame) -> str:
-    """Return the page of a scale as Markdown; "" if every recorded run belongs to a study."""
-    others = runs[(runs["scale"] == scale) & ~runs["key"].isin(jobs_of(studies))]
+def undeclared_page(scale: str, declared: Collection[str], runs: pd.DataFrame, results: pd.DataFrame) -> str:
+    """Return the page of a scale as Markdown; "" if `declared` has the key of every recorded run."""
+    others = runs[(runs["scale"] == scale) & ~runs["key"].isin(declared)]
     if others.empty:
         return ""
     scored = results[results["key"].isin(others["key"])].groupby("key")
