@@ -85,7 +85,7 @@ class Options(InputOptions, RayOptions):
     by_method: bool = False
     """Complete one method after another; otherwise each stage runs for all methods together."""
     dry_run: bool = False
-    """Show the spaces, the runs, their hours and the disk that they take, and exit."""
+    """Show the spaces, the runs, their hours and the size of the checkpoints that stay, and exit."""
 
     @property
     def budget(self) -> Budget:

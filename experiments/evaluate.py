@@ -1,4 +1,4 @@
-"""Score an encoder: a run's checkpoint, any folder or hub model of the BERT family, an embedded backbone, GloVe.
+"""Score an encoder: a run's checkpoint, a folder or hub model, an embedded backbone, GloVe.
 
 python experiments/evaluate.py wiki-tiny --pooling mean
 python experiments/evaluate.py mlruns/store/c4bb688a65d9/stsb_dev --tasks sts transfer ranking geometry
