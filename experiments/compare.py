@@ -47,6 +47,7 @@ from experiments.execution.sweep_setup import (
     untrained_keys,
 )
 from experiments.results import csv_record
+from experiments.schema.study_parts import shorten
 from experiments.storage.needed_inputs import GIB, Writes
 from experiments.storage.record_folders import MLRUNS
 from experiments.tracking.mlflow_database import check_database
@@ -113,6 +114,8 @@ def comparison_of(options: Options) -> Comparison:
         entrants = [replace(each, start=with_own_pooling(each.start)) for each in entrants]
     if options.corpus:  # also for methods whose recipe names another corpus
         entrants = [replace(each, start=replace(each.start, corpus=scale.corpus)) for each in entrants]
+    # A method ranks all sentences of a corpus that has fewer than it would draw.
+    entrants = [replace(each, start=shorten(each.start, each.start.max_steps, 0)) for each in entrants]
     for each in entrants:
         check_corpus(each.start)
     usual = ("synthetic",) if scale.name == "quickstart" else ("sts", "sts_disjoint")

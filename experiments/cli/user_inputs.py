@@ -19,7 +19,7 @@ from cse_core.training.selection import SELECTION
 from experiments.schema.recipes import BACKBONES, RUNS, first_lines
 from experiments.schema.rows import BASE, rank_scorer
 from experiments.schema.scales import SCALES, scale_for
-from experiments.schema.study import Scale
+from experiments.schema.study import Scale, replace_runs
 
 RANKED = 10_000  # sentences that a teacher ranks, as many as RankEncoder does at `small`
 # The scorers of NAME@SCORER: similarities of whitened vectors, and of ranks in the training sentences.
@@ -120,7 +120,11 @@ def check_corpus(run: Run) -> None:
 
 
 def with_own_pooling(run: Run) -> Run:
-    """Return the run with its backbone's pooling, if that states another than [CLS] and the method has no prompt."""
+    """Return the run with its backbone's pooling, if that states another than [CLS] and the method has no prompt.
+
+    Teachers and bases too have the pooling of their own backbones.
+    """
+    run = replace(run, method=replace_runs(run.method, {old: with_own_pooling(old) for old in run.nested()}))
     pooling, template = read_pooling(resolve(run.backbone.name))
     return run if run.template or pooling == "cls" else replace(run, pooling=pooling, template=template)
 

@@ -66,5 +66,5 @@ def with_dense_dev_scores(run: Run | None) -> Run | None:
 def rank_scorer(scale: Scale, weight: float = 0.1, **fields: Any) -> Ranked:
     """Return RankEncoder's scorer against this scale's corpus: with cosine (Eq. 7), or ranks only (weight 1, Eq. 2)."""
     small = scale.rescaled.get("rankencoder", {}).get(BASE, {}).get("corpus_size", RANK_CORPUS)
-    about: dict[str, Any] = {"corpus": scale.corpus, "size": small, "weight": weight}
+    about: dict[str, Any] = {"corpus": scale.corpus, "size": min(small, scale.corpus.lines), "weight": weight}
     return Ranked(**(about | fields))

@@ -13,8 +13,11 @@ import pytest
 import tyro
 
 from cse_core.methods import METHODS
+from cse_core.models.encoder import Encoder
 from experiments.compare import Options, in_turn, main
+from experiments.compare import comparison_of as described
 from experiments.comparison import run_comparison
+from experiments.comparison.comparison import PUBLISHED, Scores
 from experiments.results import csv_record
 from experiments.storage.shared_files import SharedFiles
 from experiments.studies import own_study
@@ -179,6 +182,19 @@ def test_methods_that_need_the_baseline_come_after_it() -> None:
     assert in_turn(comparison, (rankcse, compcse, simcse), by_method=False) == [[compcse, simcse], [rankcse]]
     assert in_turn(comparison, (rankcse, compcse, simcse), by_method=True) == [[simcse], [rankcse], [compcse]]
     assert in_turn(comparison, (simcse, compcse), by_method=False) == [[simcse, compcse]]
+
+
+def test_on_an_encoder_and_a_short_corpus_of_ones_own_the_base_is_the_baseline(tmp_path: Path) -> None:
+    """It has the encoder's pooling, and ranks all sentences that there are, in training and when pairs are scored."""
+    Encoder.from_pretrained("wiki-tiny", pooling="mean").save_pretrained(tmp_path / "mine")
+    (tmp_path / "my.txt").write_text("".join(f"Sentence {i} is about {i % 7} rivers.\n" for i in range(300)))
+    words = ("simcse", "rankencoder", "--backbone", str(tmp_path / "mine"), "--corpus", str(tmp_path / "my.txt"))
+    comparison = described(tyro.cli(Options, args=words))
+    simcse, rankencoder = comparison.entrants
+    assert comparison.needs_baseline(rankencoder)
+    assert {run.pooling for run in (simcse.start, rankencoder.start, *rankencoder.start.nested())} == {"mean"}
+    published = comparison.finals(rankencoder, PUBLISHED, Scores({}))[0]
+    assert getattr(published.run.method, "corpus_size") == getattr(published.scorer, "size") == 300  # noqa: B009
 
 
 @pytest.mark.slow

@@ -137,6 +137,8 @@ def test_a_users_backbone_has_its_own_pooling_unless_another_is_given(tmp_path: 
     run = built("rankcse", "--backbone", str(tmp_path / "mine"))
     assert run.backbone == Pretrained(str(tmp_path / "mine"), encoder_hash(tmp_path / "mine"))
     assert run.pooling == "mean"
+    (base,) = built("rankencoder", "--backbone", str(tmp_path / "mine")).nested()
+    assert (base.pooling, base.backbone) == ("mean", run.backbone)
     assert [nested.backbone for nested in run.nested()] == [run.backbone]
     assert run.learning_rate == built("rankcse").learning_rate
     assert built("simcse", "--backbone", str(tmp_path / "mine"), "--pooling", "cls").pooling == "cls"
