@@ -148,12 +148,7 @@ class Ranked(Scorer):
         pairs, place = torch.stack(rows, 1).sort(1).values.unique(dim=0, return_inverse=True)
         first, second = pairs.unbind(1)
         rho = pair_rank_similarity(
-            vectors[first],
-            vectors[second],
-            corpus,
-            normalise=self.normalise,
-            similarity=self.similarity,
-            places=places,
+            vectors[first], vectors[second], corpus, normalise=self.normalise, similarity=self.similarity, places=places
         )
         defined = vectors[first].isfinite().all(1) & (vectors[first] != 0).any(1)
         return torch.where((first == second) & defined, 1.0, rho)[place]

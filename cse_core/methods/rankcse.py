@@ -70,10 +70,7 @@ def consistency_released(similarity: Float[Tensor, "n n"], temperature: float) -
 
 
 def list_net(
-    student: Float[Tensor, "n n"],
-    teacher: Float[Tensor, "n n"],
-    student_temperature: float,
-    teacher_temperature: float,
+    student: Float[Tensor, "n n"], teacher: Float[Tensor, "n n"], student_temperature: float, teacher_temperature: float
 ) -> Float[Tensor, ""]:
     """Return the cross-entropy of in-batch softmaxes without the positive, in nats (Eq. 4, footnote 1).
 

@@ -66,9 +66,7 @@ def _controls(scale: Scale, epochs: int) -> tuple[list[Row], list[Contrast]]:
     three = control_row("three dropout views", views(whitening="none"))
     rotated = control_row("three dropout views, rotated at random", views(whitening="rotation"))
     words = control_row("CompCSE, halves of shuffled words", RUNS["compcse"](scale, BASE, split_on="shuffled"))
-    return [
-        *(simcse, same_views, on_test, on_corpus, minilm, shuffled, ranks, ignorant, three, rotated, words),
-    ], [
+    return [*(simcse, same_views, on_test, on_corpus, minilm, shuffled, ranks, ignorant, three, rotated, words)], [
         must_help(minilm, simcse, TEACHERS),
         must_not_help(shuffled, simcse, TEACHERS),
         must_help(ranks, simcse, RANKS),

@@ -82,17 +82,7 @@ def teachers(scale: Scale) -> Study:
     return planned_study(
         scale,
         "What do RankCSE's teachers give?",
-        [
-            simcse,
-            net,
-            minilm,
-            shuffled,
-            untrained,
-            small,
-            larger_teacher,
-            more_compute,
-            larger,
-        ],
+        [simcse, net, minilm, shuffled, untrained, small, larger_teacher, more_compute, larger],
         [
             must_help(minilm, simcse, TEACHERS),
             must_not_help(shuffled, simcse, TEACHERS),

@@ -105,11 +105,7 @@ def teachers(scale: Scale) -> Study:
                 contrast("R1", TEACHERS, equal, base, paired=False),
                 contrast("a better teacher", TEACHERS, better, equal, paired=True),
             ]
-    return stage_study(
-        "Does RankCSE gain over SimCSE when its teachers are as good as the paper's?",
-        rows,
-        *contrasts,
-    )
+    return stage_study("Does RankCSE gain over SimCSE when its teachers are as good as the paper's?", rows, *contrasts)
 
 
 def ranks(scale: Scale) -> Study:
