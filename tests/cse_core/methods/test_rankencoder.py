@@ -204,7 +204,7 @@ def test_only_the_chosen_terms_have_a_gradient_and_no_base_gets_one(
 def test_a_base_that_is_a_run_is_trained_first() -> None:
     base = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 9))
     run = replace(base, method=RankEncoder(base=base, select="avg"))
-    assert run.nested_checkpoints() == ((base, "avg"),)
+    assert run.nested_checkpoints == ((base, "avg"),)
 
 
 def test_published_settings_are_the_papers_and_the_scripts() -> None:

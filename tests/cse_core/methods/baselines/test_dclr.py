@@ -247,7 +247,7 @@ def test_complement_and_start_are_read_by_the_same_rule() -> None:
     recipe = with_complement(PUBLISHED["bert-large-uncased"], complement, "last", initial)
     method: Any = recipe.method
     run = replace(BASE, method=method)
-    assert run.nested_checkpoints() == ((complement, "last"), (initial, "last"))
+    assert run.nested_checkpoints == ((complement, "last"), (initial, "last"))
     assert method.starts_from == (initial, "last")
     assert DCLR(complement=complement).starts_from is None
     assert (method.threshold, method.noise_times) == (0.9, 3.0)

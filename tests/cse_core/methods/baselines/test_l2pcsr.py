@@ -240,7 +240,7 @@ BASE = Run(
 def test_the_start_is_a_run_that_comes_first() -> None:
     method: Any = with_start(PUBLISHED["bert-base-uncased"], BASE, "last").method
     assert starting_encoder(method) == (BASE, "last")
-    assert replace(BASE, method=method).nested_checkpoints() == ((BASE, "last"),)
+    assert replace(BASE, method=method).nested_checkpoints == ((BASE, "last"),)
     assert starting_encoder(PLAIN) is None
     assert "SimCSE run" in method.substituted
     assert PLAIN.substituted == ""
