@@ -16,7 +16,7 @@ from cse_core.data.corpora import sample, sentences
 from cse_core.data.senteval import pairs
 from cse_core.evaluation.bert_flow import fit_flow
 from cse_core.functional.contrastive import pair_cosines
-from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, profile_vectors
+from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, rank_vectors
 from cse_core.functional.whitening import whitening
 from cse_core.lookup import check_choices
 from cse_core.method import check
@@ -158,7 +158,7 @@ class Ranked(Scorer):
         """See Scorer: rank vectors and unit vectors; with weight 1 only ranks count (RankEncoder's Table 2)."""
         x = self.view(encoder).encode(sentences)
         corpus = self.corpus_vectors(encoder, data=data)
-        ranks = profile_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)
+        ranks = rank_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)
         return torch.cat([self.weight**0.5 * ranks, (1 - self.weight) ** 0.5 * F.normalize(x, dim=1)], dim=1)
 
 
