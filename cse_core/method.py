@@ -228,6 +228,10 @@ class Recipe:
         """The fields of a Run that the recipe sets."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("method", "fixed", "source")}
 
+    def with_method(self, **changes: Any) -> "Recipe":
+        """Return the recipe with fields of its method replaced, such as teachers, which are a study's own runs."""
+        return replace(self, method=with_fields(self.method, **changes))
+
 
 def innermost(method: Method) -> Method:
     """Return the method that makes examples and contrast: the innermost, if methods like MLM wrap one as `inner`."""

@@ -17,7 +17,7 @@ from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, 
 from cse_core.method import Loss, Method, Targets
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
-from cse_core.methods.rankencoder import PUBLISHED, RankEncoder, combine, rank_loss, with_base
+from cse_core.methods.rankencoder import PUBLISHED, RankEncoder, combine, rank_loss
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.models.encoder import Encoder
@@ -217,7 +217,7 @@ def test_published_settings_are_the_papers_and_the_scripts() -> None:
         ):
             batch = 128 if (recipe, base) == (released, "sncse") else batch_size
             assert (recipe.batch_size, recipe.learning_rate, recipe.epochs) == (batch, learning_rate, 1)
-            method = with_base(recipe, BASE, "stsb_dev").method
+            method = recipe.with_method(base=BASE, rank_weight=0.05).method
             assert isinstance(method, RankEncoder)
             assert method.inner.name == base
             assert method == RankEncoder(
