@@ -96,8 +96,7 @@ class RankEncoder:
 
     def __post_init__(self) -> None:
         check("rank_weight", self.rank_weight, lambda w: w >= 0, "zero or positive")
-        if self.corpus_size < 2:
-            raise ValueError(f"corpus_size must be at least 2, got {self.corpus_size}")
+        check("corpus_size", self.corpus_size, lambda n: n >= 2, "at least 2")
         if not -1 <= self.lower < self.upper <= 1:
             raise ValueError(
                 f"lower and upper must satisfy -1 <= lower < upper <= 1, got {self.lower} and {self.upper}"
