@@ -14,7 +14,7 @@ from cse_core.method import with_fields
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 from experiments.schema.contrasts import Contrast, must_help, must_not_help
-from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run, simcse_run
+from experiments.schema.recipes import RUNS, present, rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.scales import PILOT_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
@@ -48,8 +48,7 @@ def _controls(scale: Scale, epochs: int) -> tuple[list[Row], list[Contrast]]:
         label = f"{label}, {epochs} epoch{'s' if epochs > 1 else ''}"
         return row(scale, label, with_epochs(run, epochs), BASE, None, seeds=PILOT_SEEDS, **more)
 
-    plain = simcse_run(scale, BASE)
-    assert plain  # every scale has something for BERT-base
+    plain = present(simcse_run(scale, BASE))
     with_minilm = partial(rankcse_run, scale, BASE, teachers=(Teacher(MINILM),))
     views = partial(RUNS["whitenedcse"], scale, BASE, views="dropout")
     simcse = control_row("SimCSE", plain)
@@ -94,8 +93,7 @@ def pilots(scale: Scale) -> Study:
 
 def transfer(scale: Scale) -> Study:
     """Declare the controls of teachers on transfer tasks."""
-    rows: list[Row] = []
-    contrasts: list[Contrast] = []
+    rows, contrasts = [], []
     column = "transfer_avg"
     for epochs in EPOCHS:
         simcse, *_, minilm, shuffled = _controls(scale, epochs)[0][:6]
