@@ -302,7 +302,7 @@ def check(name: str, value: int | float, ok: Callable[[Any], bool], constraint: 
 
 
 def check_surrounded(method: Method, tokenizer: "PreTrainedTokenizerBase") -> None:
-    """Refuse a tokenizer that puts no special tokens around a text, for a method that edits what is between them."""
+    """Refuse a tokenizer without special tokens around a text, where a method edits what is between them."""
     ids = tokenizer("a")["input_ids"]
     if (ids[:1], ids[-1:]) != ([tokenizer.cls_token_id], [tokenizer.sep_token_id]):
         raise ValueError(

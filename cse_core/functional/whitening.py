@@ -90,10 +90,10 @@ def check_groups(groups: int, width: int) -> None:
 class RunningWhitening(nn.Module):
     """Whitening over all channels by running statistics (Eq. 13), as a batch has fewer rows than channels.
 
-    With the covariance C + eps I = U Lambda U^T it returns (x - mean) U Lambda^-1/2 for "pca", where the signs of U's
-    columns are arbitrary, and (x - mean) U Lambda^-1/2 U^T for "zca" (Eq. 2 to 5). Each call in training mode sets
-    mean <- b mean + (1 - b) batch mean, starting from 0; the biased covariance C likewise, from I. The batch's share
-    of the mean has a gradient; that of the covariance only for ZCA without `detach`.
+    Let C + eps I = U Lambda U^T, with the biased covariance C. "pca" returns (x - mean) U Lambda^-1/2, in which the
+    signs of U's columns are arbitrary; "zca" returns (x - mean) U Lambda^-1/2 U^T (Eq. 2 to 5). Each call in training
+    mode sets mean <- b mean + (1 - b) batch mean, starting from 0; C likewise, from I. The batch's share of the mean
+    has a gradient; that of C only for ZCA without `detach`.
     """
 
     mean: Tensor

@@ -1,6 +1,6 @@
-"""Pilots and controls: after how many steps can this testbed show what each family of claims is about?
+"""Pilots and controls: how long must runs be before this testbed can show the effects that the claims are about?
 
-Each family has a positive control, a treatment that must help if the testbed can show anything, and a negative control,
+Each family of claims has a positive control, which must help if the testbed can show anything, and a negative control,
 which must not help. Both are trained for 256, 1,024 and 2,048 steps on seeds that nothing else uses.
 experiments/PLAN.md says what follows from them.
 """
