@@ -66,11 +66,7 @@ def evaluate(
     """
     names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks, columns)
     evaluated = suite.evaluate(
-        _sentence_encoder(encoder),
-        scorer or Cosine(),
-        names,
-        data=Path(data) if data else None,
-        progress=progress,
+        _sentence_encoder(encoder), scorer or Cosine(), names, data=Path(data) if data else None, progress=progress
     )
     outcomes = {name: evaluated[name] for name in names}
     for text in [text for source in (*evaluated.datasets.values(), *outcomes.values()) for text in source.warnings]:

@@ -127,11 +127,9 @@ class Encode(Protocol):
 
     def states(self, tokens: Tokens) -> Float[Tensor, "n t d"]:
         """Return every token's last hidden state instead of one pooled vector per text."""
-        ...
 
     def without_dropout(self, *tokens: Tokens) -> tuple[Float[Tensor, "_ d"], ...]:
         """Encode with gradient but without dropout; no random number is drawn."""
-        ...
 
 
 @runtime_checkable
@@ -141,7 +139,6 @@ class EncoderRef(Protocol):
     @property
     def identity(self) -> str:
         """A string that no encoder with other weights has."""
-        ...
 
 
 @runtime_checkable
@@ -150,7 +147,6 @@ class VectorScorer(Protocol):
 
     def vectors(self, encoder: Any, sentences: Sequence[str], *, data: Path | None = None) -> Float[Tensor, "n d"]:
         """Return vectors of sentences, made with an encoder; `data` is the folder of the scorer's corpus."""
-        ...
 
 
 @runtime_checkable
@@ -164,11 +160,9 @@ class Source(Protocol):
 
         With a scorer, return vectors whose cosines are its scores.
         """
-        ...
 
     def sample(self, encoder: EncoderRef, *, select: str, size: int, seed: int) -> Float[Tensor, "size d"]:
         """Return embeddings of `size` sentences drawn from the run's corpus without replacement, at full length."""
-        ...
 
 
 @runtime_checkable
@@ -181,28 +175,23 @@ class Method(Protocol):
     @staticmethod
     def recipes() -> "Mapping[Any, Recipe]":
         """Return the published settings, if any, by the paper's name of a backbone or by a tuple that ends with it."""
-        ...
 
     def examples(
         self, texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", max_length: int
     ) -> dict[str, list[list[int]]]:
         """Return columns of token ids, one entry per example; there may be more or fewer examples than texts."""
-        ...
 
     def modules(self, encoder: Any, generator: torch.Generator) -> nn.ModuleDict:
         """Return all modules other than the encoder; they are saved for resuming, and not exported with encoders."""
-        ...
 
     def targets(self, source: Source) -> Targets:
         """Return the tensors that stay fixed in training, one entry per example or shared by the whole run."""
-        ...
 
     def loss(self, encode: Encode, batch: Batch, modules: nn.ModuleDict, targets: Mapping[str, Tensor]) -> Loss:
         """Return the loss of one batch; the method makes its own passes through `encode`.
 
         It is called once a step, so it may also update what `modules` hold: a slow encoder, a queue of vectors.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -238,6 +227,10 @@ class Recipe:
     def training(self) -> dict[str, Any]:
         """The fields of a Run that the recipe sets."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("method", "fixed", "source")}
+
+    def with_method(self, **changes: Any) -> "Recipe":
+        """Return the recipe with fields of its method replaced, such as teachers, which are a study's own runs."""
+        return replace(self, method=with_fields(self.method, **changes))
 
 
 def innermost(method: Method) -> Method:
@@ -309,7 +302,7 @@ def check(name: str, value: int | float, ok: Callable[[Any], bool], constraint: 
 
 
 def check_surrounded(method: Method, tokenizer: "PreTrainedTokenizerBase") -> None:
-    """Refuse a tokenizer that puts no special tokens around a text, for a method that edits what is between them."""
+    """Refuse a tokenizer without special tokens around a text, where a method edits what is between them."""
     ids = tokenizer("a")["input_ids"]
     if (ids[:1], ids[-1:]) != ([tokenizer.cls_token_id], [tokenizer.sep_token_id]):
         raise ValueError(

@@ -171,7 +171,7 @@ def _metadata(encoder: Encoder, name: str, settings: Mapping[str, object], score
         model_name=name,
         eval_results=[
             EvalResult(
-                task_type=_kind(task),
+                task_type=KINDS.get(type(TASKS.get(task)), OTHER),
                 dataset_type=task,
                 dataset_name=task,
                 metric_type=metric,
@@ -182,10 +182,6 @@ def _metadata(encoder: Encoder, name: str, settings: Mapping[str, object], score
         ]
         or None,
     )
-
-
-def _kind(task: str) -> str:
-    return KINDS.get(type(TASKS.get(task)), OTHER)
 
 
 def _settings_table(settings: Mapping[str, object]) -> Iterator[str]:

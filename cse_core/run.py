@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from cse_core.lookup import check_choices, not_among
-from cse_core.method import Method, innermost
+from cse_core.method import Method, check, innermost
 from cse_core.source import class_name
 
 TRAIN_VERSION = 2  # of encoder, packed_forward, batches and loop: bump with any change that could move a score
@@ -128,24 +128,19 @@ class Run:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "eval_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.seed <= MAX_SEED:
-            raise ValueError(f"seed must be in 0 to {MAX_SEED}, got {self.seed}")
-        if self.max_steps < 0:
-            raise ValueError(f"max_steps must be at least 0 (all), got {self.max_steps}")
+            check(name, getattr(self, name), lambda n: n >= 1, "at least 1")
+        check("seed", self.seed, lambda s: 0 <= s <= MAX_SEED, f"in 0 to {MAX_SEED}")
+        check("max_steps", self.max_steps, lambda n: n >= 0, "at least 0 (all)")
         if self.batch_size < 2:
             raise ValueError(f"batch_size must be at least 2, got {self.batch_size}: a batch of one has no negatives")
         if self.max_length < 3:
             raise ValueError(f"max_length must leave room for one token between the special two, got {self.max_length}")
-        if not 0 < self.learning_rate <= 1:  # about how far AdamW moves each weight in a step
-            raise ValueError(f"learning_rate must be in (0, 1], got {self.learning_rate}")
+        # The learning rate is about how far AdamW moves each weight in a step.
+        check("learning_rate", self.learning_rate, lambda r: 0 < r <= 1, "in (0, 1]")
         for name in ("dropout", "warmup"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+            check(name, getattr(self, name), lambda s: 0 <= s < 1, "in [0, 1)")
         check_choices(self)
-        if not 0 <= self.weight_decay <= 1:
-            raise ValueError(f"weight_decay must be in [0, 1], got {self.weight_decay}")
+        check("weight_decay", self.weight_decay, lambda w: 0 <= w <= 1, "in [0, 1]")
         if self.weight_decay and self.optimizer != "adamw":
             raise ValueError(f"weight_decay needs the optimizer adamw, got {self.optimizer}")
         if self.warmup and self.schedule != "linear":
@@ -179,14 +174,11 @@ class Run:
 
     def nested(self) -> tuple["Run", ...]:
         """Return the runs that must have been trained before this one: teachers, bases."""
-        return tuple(dict.fromkeys(run for run, _ in self.nested_checkpoints()))
-
-    def nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
-        """Return the nested runs, each with the selection rule of the checkpoint that this run loads."""
-        return self._nested_checkpoints
+        return tuple(dict.fromkeys(run for run, _ in self.nested_checkpoints))
 
     @cached_property
-    def _nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
+    def nested_checkpoints(self) -> tuple[tuple["Run", str], ...]:
+        """The nested runs, each with the selection rule of the checkpoint that this run loads."""
         return tuple(dict.fromkeys((run, rule_of(owners)) for run, owners in parts_of(self.method, Run)))
 
     def required_checkpoints(self) -> dict["Run", tuple[str, ...]]:
@@ -195,7 +187,7 @@ class Run:
         Each comes with the selection rules of the checkpoints that later runs load.
         """
         required: dict[Run, tuple[str, ...]] = {}
-        for nested, rule in self.nested_checkpoints():
+        for nested, rule in self.nested_checkpoints:
             for run, rules in (nested.required_checkpoints() | {nested: (rule,)}).items():
                 required[run] = tuple(dict.fromkeys((*required.get(run, ()), *rules)))
         return required
@@ -204,10 +196,9 @@ class Run:
         """Return all fields as a flat dict for people: method fields first, nested values by their names."""
         unusual = ("max_steps", "leave_out_duplicates")  # shown only if they are set
         left_out = {"method", *(name for name in unusual if not getattr(self, name))}
-        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
-        return (
-            {"method": self.method.name} | _readable_fields(self.method) | {k: _readable(v) for k, v in named.items()}
-        )
+        parts: tuple[Any, ...] = (self.method, self)
+        named = {f.name: getattr(part, f.name) for part in parts for f in fields(part)}
+        return {"method": self.method.name} | {k: _readable(v) for k, v in named.items() if k not in left_out}
 
     def non_defaults(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults, except the seed, as a flat dict for people."""
@@ -272,10 +263,6 @@ def _default_of(field: Field) -> Any:
 def _non_defaults(value: Any) -> dict[str, Any]:
     values = {field: getattr(value, field.name) for field in fields(value)}
     return {field.name: item for field, item in values.items() if item != _default_of(field)}
-
-
-def _readable_fields(value: Any) -> dict[str, Any]:
-    return {f.name: _readable(getattr(value, f.name)) for f in fields(value)}
 
 
 def _readable(value: Any) -> Any:

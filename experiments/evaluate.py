@@ -123,7 +123,7 @@ def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any
     asked = [cell for cell in result["cells"] if scoring.asks_for(cell)]
     tasks = dict.fromkeys(cell["task"] for cell in asked if cell in earlier)
     if tasks:
-        console.print(f"from an earlier call: {', '.join(tasks)}; --again scores anew", highlight=False, markup=False)
+        console.print(f"from an earlier call: {', '.join(tasks)}; --again scores anew", highlight=False)
 
 
 def main(options: Options) -> None:

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     run_script("experiments.export")
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
@@ -92,7 +92,7 @@ def of_recorded(key: str, options: Options) -> Path:
             def move(step: int, history: History, key: str = job.key) -> None:
                 bar.move(key, 0.8 * step / history.steps)  # scoring takes the rest
 
-            execute(replace(job, keeps_weights=True), execution, on_step=move)
+            execute(job, execution, on_step=move)
             bar.end(job.key, failed=False)
     return checkpoint
 

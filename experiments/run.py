@@ -220,7 +220,7 @@ def main(arguments: list[str]) -> None:
     check_database(options.mlruns)
     say_settings(runs[0], options)
     for warning in selection_warnings(runs[0], plan.rules[0], plan.tasks, data_folder(options.data)):
-        console.print(f"warning: {warning}", style="yellow", markup=False)
+        console.print(f"warning: {warning}", style="yellow")
     results = train_and_score(runs, plan, options)
     for run in runs:
         console.print(f"run {run.key}: seed {run.seed} {results[run.key]['settings']}")
@@ -247,7 +247,6 @@ def say_settings(run: Run, options: CommonOptions) -> None:
         f"settings of {whose}: learning rate {run.learning_rate:g}, dropout {run.dropout:g}, because the encoder has "
         f"{layers} layers of {width}; --scale, or an option for each setting, gives others",
         highlight=False,
-        markup=False,
     )
 
 

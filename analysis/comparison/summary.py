@@ -12,16 +12,7 @@ from analysis.stats.estimate import Estimate
 from analysis.verdicts.looks import WHOLE, Looks, decide
 from cse_core.evaluation.scorers import Cosine
 from experiments.cli.console import counted
-from experiments.comparison.comparison import (
-    PUBLISHED,
-    STAGES,
-    Address,
-    Comparison,
-    Entrant,
-    Scores,
-    Settings,
-    Trial,
-)
+from experiments.comparison.comparison import PUBLISHED, STAGES, Address, Comparison, Entrant, Scores, Settings, Trial
 from experiments.comparison.recorded import dev_scores, means_of
 from experiments.comparison.tuned import recorded_comparisons
 from experiments.results import csv_record

@@ -110,13 +110,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
     "WhitenedCSE": (
         (
             Shown("the text's views, planned", "plan2-disjoint", "WhitenedCSE", "SimCSE", main=True),
-            Shown(
-                "dropout views, planned",
-                "plan2-whitening",
-                "WhitenedCSE, dropout views",
-                "SimCSE",
-                main=True,
-            ),
+            Shown("dropout views, planned", "plan2-whitening", "WhitenedCSE, dropout views", "SimCSE", main=True),
             Shown("dropout views, planned", BETTER, "WhitenedCSE, dropout views", "SimCSE", main=True),
             Shown(
                 "three such views, no whitening",
@@ -167,13 +161,7 @@ def answers_grid(choose: Choose) -> Grid:
         return "<br>".join(_text(choose, each) for each in shown if each.main and each.better == better)
 
     rows = tuple(
-        (
-            paper,
-            number(printed[paper], sign=True),
-            gains(shown, better=False),
-            gains(shown, better=True),
-            belief,
-        )
+        (paper, number(printed[paper], sign=True), gains(shown, better=False), gains(shown, better=True), belief)
         for paper, (shown, belief) in ANSWERS.items()
     )
     return Grid("", ("paper", "printed gain", "small model", "better encoder", "believe it?"), rows)

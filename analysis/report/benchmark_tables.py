@@ -207,7 +207,4 @@ def _change_notes(lines: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 TABLES = {"ratios": _ratios, "tried": _tried, "scaling": _scaling, "profiles": _profiles}
-REHEARSALS = {
-    "rehearsed-methods": rehearsed_methods_block,
-    "rehearsed-studies": rehearsed_studies_block,
-}
+REHEARSALS = {"rehearsed-methods": rehearsed_methods_block, "rehearsed-studies": rehearsed_studies_block}

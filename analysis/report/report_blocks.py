@@ -19,9 +19,7 @@ from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
 
 SEVEN = 7  # tasks of a published average
 # Means that the text of REPORT.md relies on: the study, and its rows and columns.
-MEANS = {
-    "halves": ("compcse-halves", [(label, "left_nearer") for label in ("CompCSE", "SimCSE", "DiffCSE")]),
-}
+MEANS = {"halves": ("compcse-halves", [(label, "left_nearer") for label in ("CompCSE", "SimCSE", "DiffCSE")])}
 UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
 

@@ -168,10 +168,7 @@ def dose_response(
 
 
 def _order_interval(
-    groups: Sequence[np.ndarray],
-    size: int,
-    correlation: Callable[[list[np.ndarray]], DrawnValues],
-    resamples: int,
+    groups: Sequence[np.ndarray], size: int, correlation: Callable[[list[np.ndarray]], DrawnValues], resamples: int
 ) -> Interval | None:
     """Draw seeds within each group; return the interval of the means' rank correlation, which takes `size` numbers."""
     random, drawn = generator(resamples), np.empty(resamples)

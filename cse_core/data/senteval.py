@@ -110,7 +110,8 @@ class EvalDataset:
 def pairs(task: str, folder: Path | None = None) -> EvalDataset:
     """Return scored pairs in file order, parts in alphabetical order: part, sentence1, sentence2, unscaled score."""
     if task in SYNTHETIC:
-        return _load_synthetic(task)
+        rows = _synthetic_rows(SYNTHETIC[task])
+        return EvalDataset(task, _cached_table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
     if task in PARTS:
         names = [name for part in PARTS[task] for name in year_files(task, part)]
         return _load_dataset(task, names, folder, PAIRS, lambda root: _year_rows(task, root))
@@ -155,11 +156,6 @@ def _load_dataset(
         if digest != hashes[name]
     )
     return EvalDataset(task, table, files, warnings)
-
-
-def _load_synthetic(task: str) -> EvalDataset:
-    rows = _synthetic_rows(SYNTHETIC[task])
-    return EvalDataset(task, _cached_table({"task": task, "rows": rows}, PAIRS, lambda: rows), {})
 
 
 @cache  # every training run and evaluation of a process reads them

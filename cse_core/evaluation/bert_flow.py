@@ -94,12 +94,7 @@ class Flow(nn.Module):
     levels: Any  # a ModuleList of each level's ModuleList
 
     def __init__(
-        self,
-        width: int,
-        levels: int = 2,
-        depth: int = 3,
-        hidden: int = 32,
-        generator: torch.Generator | None = None,
+        self, width: int, levels: int = 2, depth: int = 3, hidden: int = 32, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         least = 2 ** (levels - 1) + 1
@@ -148,12 +143,7 @@ def negative_log_likelihood(z: Float[Tensor, "n d"], log_determinant: Float[Tens
 
 
 def fit_flow(
-    vectors: Float[Tensor, "n d"],
-    *,
-    learning_rate: float = 1e-3,
-    epochs: int = 1,
-    batch_size: int = 64,
-    seed: int = 42,
+    vectors: Float[Tensor, "n d"], *, learning_rate: float = 1e-3, epochs: int = 1, batch_size: int = 64, seed: int = 42
 ) -> Flow:
     """Fit a flow to n vectors by maximum likelihood, in float32 on their device: Adam over shuffled minibatches.
 

@@ -1,6 +1,6 @@
 """A scorer that mixes the cosines of two encoders as RankCSE mixes its teachers, to measure the mix itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.evaluation.scorers import Cosine, Pairs, PairScores, Scorer
+from cse_core.evaluation.scorers import Cosine, PairScores, Scorer, Tasks
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, EncoderOfDistinctIds, SentenceEncoder
 from cse_core.models.foreign import open_encoder
@@ -33,9 +33,7 @@ class MixedCosine(Scorer):
         content = f":{self.other.sha256[:8]}" if self.other.sha256 else ""
         return f"cosine mixed with {self.share!r} of {self.other.name}{content}"
 
-    def pair_scores(
-        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
-    ) -> dict[str, PairScores]:
+    def pair_scores(self, encoder: SentenceEncoder, tasks: Tasks, *, data: Path | None = None) -> dict[str, PairScores]:
         """See Scorer; a pair counts as undefined once for each of the two encoders that gives it no cosine."""
         first, second = (Cosine().pair_scores(each, tasks) for each in (encoder, self._other(encoder)))
         return {

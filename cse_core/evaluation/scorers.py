@@ -16,7 +16,7 @@ from cse_core.data.corpora import sample, sentences
 from cse_core.data.senteval import pairs
 from cse_core.evaluation.bert_flow import fit_flow
 from cse_core.functional.contrastive import pair_cosines
-from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, profile_vectors
+from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, rank_vectors
 from cse_core.functional.whitening import whitening
 from cse_core.lookup import check_choices
 from cse_core.method import check
@@ -24,7 +24,16 @@ from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder, dist
 from cse_core.run import Corpus, check_pooling
 
 Pairs = tuple[Sequence[str], Sequence[str]]
+Tasks = Mapping[str, Pairs]  # the pairs of each task, by its name
 SPLITS = {"stsb": ("stsb_train", "stsb_dev", "stsb"), "sickr": ("sickr_train", "sickr_dev", "sickr")}
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """One score per pair, and the number of pairs without a defined score, which count as 0."""
+
+    scores: Float[np.ndarray, " n"]
+    undefined: int = 0
 
 
 class Scorer(ABC):
@@ -39,9 +48,7 @@ class Scorer(ABC):
         return ()
 
     @abstractmethod
-    def pair_scores(
-        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
-    ) -> dict[str, "PairScores"]:
+    def pair_scores(self, encoder: SentenceEncoder, tasks: Tasks, *, data: Path | None = None) -> dict[str, PairScores]:
         """Return scores of every task's pairs; `data` is the folder of a corpus or of a task's other splits."""
 
     @abstractmethod
@@ -49,14 +56,6 @@ class Scorer(ABC):
         self, encoder: SentenceEncoder, sentences: Sequence[str], *, data: Path | None = None
     ) -> Float[Tensor, "n d"]:
         """Return vectors whose cosines are this scorer's scores, for measures of a space rather than of pairs."""
-
-
-@dataclass(frozen=True)
-class PairScores:
-    """One score per pair, and the number of pairs without a defined score, which count as 0."""
-
-    scores: Float[np.ndarray, " n"]
-    undefined: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,7 @@ class Cosine(Scorer):
     def __str__(self) -> str:
         return " ".join(filter(None, ("cosine", self.pooling, self.template)))
 
-    def pair_scores(
-        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
-    ) -> dict[str, PairScores]:
+    def pair_scores(self, encoder: SentenceEncoder, tasks: Tasks, *, data: Path | None = None) -> dict[str, PairScores]:
         """See Scorer."""
         view = _fill(self.view(encoder), tasks)
         return {
@@ -120,9 +117,7 @@ class Ranked(Scorer):
         lengths = "" if self.normalise else " by inner product"
         return f"{self.similarity} {self.weight:g} of {self.size} from {_brief(self.corpus)} seed {self.seed}{lengths}"
 
-    def pair_scores(
-        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
-    ) -> dict[str, PairScores]:
+    def pair_scores(self, encoder: SentenceEncoder, tasks: Tasks, *, data: Path | None = None) -> dict[str, PairScores]:
         """See Scorer."""
         corpus, scores = self.corpus_vectors(encoder, data=data), {}
         view = _fill(self.view(encoder), tasks)
@@ -148,12 +143,7 @@ class Ranked(Scorer):
         pairs, place = torch.stack(rows, 1).sort(1).values.unique(dim=0, return_inverse=True)
         first, second = pairs.unbind(1)
         rho = pair_rank_similarity(
-            vectors[first],
-            vectors[second],
-            corpus,
-            normalise=self.normalise,
-            similarity=self.similarity,
-            places=places,
+            vectors[first], vectors[second], corpus, normalise=self.normalise, similarity=self.similarity, places=places
         )
         defined = vectors[first].isfinite().all(1) & (vectors[first] != 0).any(1)
         return torch.where((first == second) & defined, 1.0, rho)[place]
@@ -168,7 +158,7 @@ class Ranked(Scorer):
         """See Scorer: rank vectors and unit vectors; with weight 1 only ranks count (RankEncoder's Table 2)."""
         x = self.view(encoder).encode(sentences)
         corpus = self.corpus_vectors(encoder, data=data)
-        ranks = profile_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)
+        ranks = rank_vectors(x, corpus, "average", normalise=self.normalise, similarity=self.similarity)
         return torch.cat([self.weight**0.5 * ranks, (1 - self.weight) ** 0.5 * F.normalize(x, dim=1)], dim=1)
 
 
@@ -182,9 +172,7 @@ class FittedScorer(Scorer):
     def fit(self, texts: Float[Tensor, "n d"]) -> Callable[[Tensor], Tensor]:
         """Return a map fitted to these vectors."""
 
-    def pair_scores(
-        self, encoder: SentenceEncoder, tasks: Mapping[str, Pairs], *, data: Path | None = None
-    ) -> dict[str, PairScores]:
+    def pair_scores(self, encoder: SentenceEncoder, tasks: Tasks, *, data: Path | None = None) -> dict[str, PairScores]:
         """See Scorer."""
         view, sources = self.view(encoder), {task: self.corpus or _all_splits(task) for task in tasks}
         texts = {source: _fitting_texts(source, data) for source in dict.fromkeys(sources.values())}
@@ -258,7 +246,7 @@ class Flowed(FittedScorer):
         return torch.no_grad()(lambda x: flow(x)[0])
 
 
-def _fill(view: CachedEncoder, tasks: Mapping[str, Pairs], more: Sequence[str] = ()) -> CachedEncoder:
+def _fill(view: CachedEncoder, tasks: Tasks, more: Sequence[str] = ()) -> CachedEncoder:
     view.fill([*(s for sides in tasks.values() for side in sides for s in side), *more])
     return view
 

@@ -164,24 +164,23 @@ def evaluate(
     """
     tasks = _look_up(names)
     check_scorer(scorer, tasks)
-    scored = {name: pairs(name, data) for name in _unique_names(task.pair_sets for task in tasks.values())}
-    classed = {
-        name: labelled_sentences(name, data) for name in _unique_names(task.labelled_sets for task in tasks.values())
-    }
-    only_read = _unique_names(task.read_sets for task in tasks.values())
-    read = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in only_read}
-    sets = read | scored | classed
+    embedded = _embedded(tasks.values())
+    needed = _unique_names([*(task.read_sets for task in tasks.values()), embedded])
+    sets = {name: (labelled_sentences if name in TRANSFER else pairs)(name, data) for name in needed}
     cached = CachedEncoder.wrap(encoder)
-    for name, dataset in (scored | classed).items():
-        cut = cut_warning(name, scorer.view(cached).encoder, (text for side in _sides(dataset) for text in side))
-        sets[name] = replace(dataset, warnings=(*dataset.warnings, *cut))
+    for name in embedded:
+        cut = cut_warning(name, scorer.view(cached).encoder, (text for side in _sides(sets[name]) for text in side))
+        sets[name] = replace(sets[name], warnings=(*sets[name].warnings, *cut))
     recorded, others = ({n: t for n, t in tasks.items() if (n in RECORDED) == kept} for kept in (True, False))
     inputs: dict[str, Inputs] = {}
     outcomes, failures = {}, {}
     for group, view in ((recorded, cached), (others, EncoderOfDistinctIds(cached))):
         failures |= (unscored := _embed(view, scorer, group, sets, data, progress))
         left = {name: task for name, task in group.items() if name not in unscored}
-        inputs |= dict.fromkeys(left, _score(view, scorer, left, sets, data, progress))
+        scored = _unique_names(task.pair_sets for task in left.values())
+        columns = {name: (sets[name].table["sentence1"][:], sets[name].table["sentence2"][:]) for name in scored}
+        scores = scorer.pair_scores(view, columns, data=data) if columns else {}
+        inputs |= dict.fromkeys(left, Inputs(sets, scores, scorer, view, data, progress))
     for name, task in tasks.items():
         if name in failures:
             continue
@@ -219,21 +218,6 @@ def _embedded(tasks: Iterable[Task]) -> list[str]:
     """Return the sets whose texts are embedded: first those of pairs."""
     tasks = list(tasks)
     return _unique_names([*(task.pair_sets for task in tasks), *(task.labelled_sets for task in tasks)])
-
-
-def _score(
-    view: CachedEncoder,
-    scorer: Scorer,
-    tasks: Mapping[str, Task],
-    sets: Mapping[str, EvalDataset],
-    data: Path | None,
-    progress: Progress | None,
-) -> Inputs:
-    """Score the pairs of tasks."""
-    scored = _unique_names(task.pair_sets for task in tasks.values())
-    columns = {name: (sets[name].table["sentence1"][:], sets[name].table["sentence2"][:]) for name in scored}
-    scores = scorer.pair_scores(view, columns, data=data) if columns else {}
-    return Inputs(sets, scores, scorer, view, data, progress)
 
 
 def _outcome(name: str, task: Task, inputs: Inputs) -> Outcome:

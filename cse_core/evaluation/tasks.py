@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -110,36 +110,20 @@ def _undefined_warning(name: str, pairs: PairList) -> tuple[str, ...]:
     return (f"{name}: {pairs.undefined} pairs without a defined cosine count as 0",) if pairs.undefined else ()
 
 
-class Split(NamedTuple):
-    """Sentences (of one or two sides) and labels of one split."""
-
-    sides: list[list[str]]
-    labels: list[int]
-
-
-def splits(evaluation: EvalDataset) -> dict[str, Split]:
-    """Return sentences and labels of each split in SentEval's order; MRPC has two sides."""
+def features(
+    evaluation: EvalDataset, encode: Callable[[list[str]], Float[Tensor, "n d"]]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the arguments of transfer.accuracy, by split: classifier features in SentEval's order, and labels."""
     table = evaluation.table
     first, second, labels = (table[name][:] for name in ("sentence1", "sentence2", "label"))
     rows: dict[str, list[int]] = {}
     for row, split in enumerate(table["split"][:]):
         rows.setdefault(split, []).append(row)
-    result = {}
+    vectors, classes = {}, {}
     for split, members in rows.items():
         a, b, y = ([column[row] for row in members] for column in (first, second, labels))
         order = transfer.order(a, b, y)
-        sides = [a, b] if any(b) else [a]
-        result[split] = Split([[side[i] for i in order] for side in sides], [y[i] for i in order])
-    return result
-
-
-def features(
-    evaluation: EvalDataset, encode: Callable[[list[str]], Float[Tensor, "n d"]]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the arguments of transfer.accuracy, by split: classifier features of the sentences, and labels."""
-    vectors, labels = {}, {}
-    for split, rows in splits(evaluation).items():
-        x = [encode(side) for side in rows.sides]
+        x = [encode([side[i] for i in order]) for side in ([a, b] if any(b) else [a])]  # MRPC has two sides
         vectors[split] = transfer.pair_features(*x) if len(x) == 2 else x[0]
-        labels[split] = torch.tensor(rows.labels)
-    return vectors, labels
+        classes[split] = torch.tensor([y[i] for i in order])
+    return vectors, classes

@@ -26,6 +26,7 @@ def rank_vectors(
     ties: str = "order",
     *,
     normalise: bool = True,
+    similarity: str = "rank",
     places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, "n N"]:
     """Return each row's ranks of the corpus by cosine, centred, of unit norm: u @ v is Spearman's rho (Eq. 2, 3).
@@ -34,62 +35,29 @@ def rank_vectors(
     (inference; exactly Spearman's rho); if all cosines are equal, the result is the zero vector. `normalise=False`
     ranks by the inner product with unnormalised corpus vectors (released inference). `places` are the rows of `corpus`
     that the N sentences use, so that several can share one. Without it, k is N, and rounding may part equal vectors.
+
+    With similarity "centred", a control that is not in the paper, the cosines themselves take the place of their ranks,
+    whatever `ties` is: u @ v is Pearson's r.
     """
     if ties not in ("order", "average"):
         raise ValueError(f"ties must be order or average, got {ties!r}")
-    scores = _corpus_scores(vectors, corpus, normalise, places)
-    size = scores.shape[1]
-    ranks = torch.arange(size, dtype=scores.dtype, device=scores.device) - (size - 1) / 2
-    ranks /= math.sqrt(size * (size**2 - 1) / 12)
-    if ties == "order":
-        return _assign_ranks(scores, ranks)
-    return F.normalize(_assign_ranks(scores, ranks, average=True), dim=-1)
-
-
-def centred_vectors(
-    vectors: Float[Tensor, "n d"],
-    corpus: Float[Tensor, "k d"],
-    *,
-    normalise: bool = True,
-    places: Int[Tensor, " N"] | None = None,
-) -> Float[Tensor, "n N"]:
-    """Return each row's cosines to the corpus, centred, of unit norm: u @ v is Pearson's r of two rows' cosines.
-
-    `rank_vectors` without the ranking, a control that is not in the paper. Cosines that are all the same give the
-    zero vector. `normalise` and `places` as in rank_vectors.
-    """
-    scores = _corpus_scores(vectors, corpus, normalise, places)
-    mean = scores.mean(1, keepdim=True, dtype=torch.float64)  # exact where all are equal, so that the differences are 0
-    return F.normalize(scores - mean.to(scores.dtype), dim=-1)
-
-
-def _corpus_scores(
-    vectors: Float[Tensor, "n d"], corpus: Float[Tensor, "k d"], normalise: bool, places: Int[Tensor, " N"] | None
-) -> Float[Tensor, "n N"]:
+    if similarity not in ("rank", "centred"):
+        raise ValueError(f"similarity must be one of rank, centred, got {similarity!r}")
     size = len(corpus) if places is None else len(places)
     if size < 2:
         raise ValueError(f"a ranking needs at least two corpus sentences, got {size}")
     scores = cosine_matrix(vectors, corpus) if normalise else F.normalize(vectors, dim=-1) @ corpus.T
     if values_are_readable(scores) and not bool(scores.isfinite().all()):
         raise ValueError("a ranking needs finite vectors, got one with NaN or infinity")
-    return scores if places is None else scores[:, places]
-
-
-def profile_vectors(
-    vectors: Float[Tensor, "n d"],
-    corpus: Float[Tensor, "k d"],
-    ties: str = "order",
-    *,
-    normalise: bool = True,
-    similarity: str = "rank",
-    places: Int[Tensor, " N"] | None = None,
-) -> Float[Tensor, "n N"]:
-    """Return `rank_vectors` for the similarity "rank", `centred_vectors` (which ignores `ties`) for "centred"."""
-    if similarity not in ("rank", "centred"):
-        raise ValueError(f"similarity must be one of rank, centred, got {similarity!r}")
+    scores = scores if places is None else scores[:, places]
     if similarity == "centred":
-        return centred_vectors(vectors, corpus, normalise=normalise, places=places)
-    return rank_vectors(vectors, corpus, ties, normalise=normalise, places=places)
+        mean = scores.mean(1, keepdim=True, dtype=torch.float64)  # exact if all are equal, so that differences are 0
+        return F.normalize(scores - mean.to(scores.dtype), dim=-1)
+    ranks = torch.arange(size, dtype=scores.dtype, device=scores.device) - (size - 1) / 2
+    ranks /= math.sqrt(size * (size**2 - 1) / 12)
+    if ties == "order":
+        return _assign_ranks(scores, ranks)
+    return F.normalize(_assign_ranks(scores, ranks, average=True), dim=-1)
 
 
 def _assign_ranks(
@@ -158,7 +126,7 @@ def rank_similarity(
 
     With similarity "centred", Pearson's r of their cosines to the corpus.
     """
-    rank = partial(profile_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity)
+    rank = partial(rank_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity)
     if a is b:
         return _self_similarity(rank, a, block)
     result = a.new_empty(len(a), len(b))
@@ -199,7 +167,7 @@ def pair_rank_similarity(
     places: Int[Tensor, " N"] | None = None,
 ) -> Float[Tensor, " n"]:
     """Return Spearman's rho (or Pearson's r) of a[i] with b[i], with at most 2 * block rankings in memory."""
-    rank = partial(profile_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity, places=places)
+    rank = partial(rank_vectors, corpus=corpus, ties=ties, normalise=normalise, similarity=similarity, places=places)
     parts = [(rank(left) * rank(right)).sum(-1) for left, right in zip(a.split(block), b.split(block), strict=True)]
     return torch.cat(parts).clamp_(-1, 1)
 

@@ -49,20 +49,6 @@ def _whitening_matrix(covariance: Float[Tensor, "d d"], kind: str, eps: float, d
     return vectors * values.rsqrt()
 
 
-def whiten(x: Float[Tensor, "n d"], kind: str, eps: float = 1e-5, *, detach: bool = True) -> Float[Tensor, "n d"]:
-    """Whiten rows by their own mean and biased covariance C = X^T X / n + eps I = U Lambda U^T (Eq. 2 to 5).
-
-    "pca": (x - mean) U Lambda^-1/2, with arbitrary signs of U's columns; "zca": (x - mean) U Lambda^-1/2 U^T;
-    "channel": each channel by its own deviation. `detach` as in group_whiten; PCA's matrix has no gradient either way.
-    """
-    if kind not in (*ALL_CHANNEL_KINDS, "channel"):
-        raise ValueError(f"kind must be one of {', '.join(ALL_CHANNEL_KINDS)}, channel, got {kind!r}")
-    if kind == "channel":
-        return group_whiten(x, x.shape[1], eps=eps, detach=detach)
-    centred = x - x.mean(0)
-    return centred @ _whitening_matrix(centred.T @ centred / len(x), kind, eps, detach)
-
-
 def group_whiten(
     x: Float[Tensor, "n d"],
     groups: int,
@@ -102,10 +88,12 @@ def check_groups(groups: int, width: int) -> None:
 
 
 class RunningWhitening(nn.Module):
-    """PCA or ZCA whitening over all channels by running statistics (Eq. 13), as a batch has fewer rows than channels.
+    """Whitening over all channels by running statistics (Eq. 13), as a batch has fewer rows than channels.
 
-    Each call in training mode sets mean <- b mean + (1 - b) batch mean, starting from 0; the covariance likewise, from
-    I. The batch's share of the mean has a gradient; that of the covariance only for ZCA without `detach`.
+    Let C + eps I = U Lambda U^T, with the biased covariance C. "pca" returns (x - mean) U Lambda^-1/2, in which the
+    signs of U's columns are arbitrary; "zca" returns (x - mean) U Lambda^-1/2 U^T (Eq. 2 to 5). Each call in training
+    mode sets mean <- b mean + (1 - b) batch mean, starting from 0; C likewise, from I. The batch's share of the mean
+    has a gradient; that of C only for ZCA without `detach`.
     """
 
     mean: Tensor

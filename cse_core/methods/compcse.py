@@ -136,8 +136,7 @@ class CompCSE:
     def __post_init__(self) -> None:
         check("temperature", self.temperature, lambda t: t > 0, "positive")
         check_choices(self)
-        if self.parts < 2:
-            raise ValueError(f"parts must be at least 2, got {self.parts}")
+        check("parts", self.parts, lambda n: n >= 2, "at least 2")
         if self.parts != 2 and self.compose in TWO_PART_WIDTHS:
             raise ValueError(f"{self.compose} composes two parts, got parts={self.parts}")
         if self.parts != 2 and self.subsampling != "none":

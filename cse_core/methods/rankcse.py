@@ -18,7 +18,7 @@ Paper against the community code, perceptiveshawty/RankCSE, which `variant="rele
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -29,19 +29,7 @@ from torch import Tensor, nn
 from cse_core.functional.contrastive import cosine_matrix, info_nce, without_diagonal
 from cse_core.graph import rand, randperm
 from cse_core.lookup import check_choices
-from cse_core.method import (
-    Batch,
-    Encode,
-    Loss,
-    Recipe,
-    Source,
-    Targets,
-    VectorScorer,
-    check,
-    single_column,
-    tanh_head,
-    with_fields,
-)
+from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, VectorScorer, check, single_column, tanh_head
 from cse_core.run import Pretrained, Run
 from cse_core.space import Space
 
@@ -70,10 +58,7 @@ def consistency_released(similarity: Float[Tensor, "n n"], temperature: float) -
 
 
 def list_net(
-    student: Float[Tensor, "n n"],
-    teacher: Float[Tensor, "n n"],
-    student_temperature: float,
-    teacher_temperature: float,
+    student: Float[Tensor, "n n"], teacher: Float[Tensor, "n n"], student_temperature: float, teacher_temperature: float
 ) -> Float[Tensor, ""]:
     """Return the cross-entropy of in-batch softmaxes without the positive, in nats (Eq. 4, footnote 1).
 
@@ -265,13 +250,8 @@ class RankCSE:
         return list_net(student, teacher, student_temperature, float(teacher_temperature or 0))
 
 
-def with_teachers(recipe: Recipe, teachers: tuple[Teacher, ...]) -> Recipe:
-    """Return a published recipe with its teachers, which are runs of the study that uses it."""
-    return replace(recipe, method=with_fields(recipe.method, teachers=teachers, distillation_weight=1.0))
-
-
 def _recipe(rank: Rank, learning_rate: float, tau2: float, tau3: float | None) -> Recipe:
-    # Teachers are the study's own runs, so the recipe leaves them out and carries the weight 0 until `with_teachers`.
+    # Teachers are a study's own runs, so the recipe leaves them out, with the weight 0.
     method = RankCSE(rank=rank, student_temperature=tau2, teacher_temperature=tau3, distillation_weight=0.0)
     return Recipe(
         method, batch_size=128, epochs=4, warmup=0.05, learning_rate=learning_rate, source="paper, Table 9 and App. B"

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from cse_core.functional.contrastive import cosine_matrix
 from cse_core.functional.rank_vectors import rank_similarity
 from cse_core.lookup import check_choices
-from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, check, with_fields
+from cse_core.method import Batch, Encode, Loss, Method, Recipe, Source, Targets, check
 from cse_core.methods import promptbert, simcse, sncse
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Pretrained, Run
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SIMCSE = SimCSE()
+PAPERS_WEIGHT = 0.05  # lambda_train
 # The columns of a method whose sentences the base compares: both views of SimCSE are the same text.
 VIEW_COLUMNS = {"simcse": ("text", "text"), "promptbert": ("first", "second"), "sncse": ("anchor", "positive")}
 
@@ -84,7 +85,7 @@ class RankEncoder:
     inner: Method = SIMCSE  # how E2 is trained otherwise: like the base
     corpus_size: int = 100_000
     corpus_seed: int = 42
-    rank_weight: float = 0.05
+    rank_weight: float = PAPERS_WEIGHT
     lower: float = 0.5
     upper: float = 0.8
     combination: Literal["maximum", "sum"] = "maximum"
@@ -95,8 +96,7 @@ class RankEncoder:
 
     def __post_init__(self) -> None:
         check("rank_weight", self.rank_weight, lambda w: w >= 0, "zero or positive")
-        if self.corpus_size < 2:
-            raise ValueError(f"corpus_size must be at least 2, got {self.corpus_size}")
+        check("corpus_size", self.corpus_size, lambda n: n >= 2, "at least 2")
         if not -1 <= self.lower < self.upper <= 1:
             raise ValueError(
                 f"lower and upper must satisfy -1 <= lower < upper <= 1, got {self.lower} and {self.upper}"
@@ -155,13 +155,8 @@ class RankEncoder:
         return Loss(total, terms, inner.views)
 
 
-def with_base(recipe: Recipe, base: Run | Pretrained, select: str) -> Recipe:
-    """Return a published recipe with its base, which is a run of the study that uses it, and the paper's weight."""
-    return replace(recipe, method=with_fields(recipe.method, base=base, select=select, rank_weight=0.05))
-
-
 def _recipes(source: str, **fields: Any) -> dict[str, Recipe]:
-    # Bases are the study's own runs, so a recipe leaves them out and carries the weight 0 until `with_base`.
+    # Bases are a study's own runs, so a recipe leaves them out, with the weight 0.
     made = {}
     for name, module in (("simcse", simcse), ("promptbert", promptbert), ("sncse", sncse)):
         base: Recipe = module.PUBLISHED["bert-base-uncased"]

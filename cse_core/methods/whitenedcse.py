@@ -42,7 +42,6 @@ from cse_core.functional.whitening import (
     check_groups,
     group_whiten,
     random_rotation,
-    whiten,
 )
 from cse_core.graph import randperm
 from cse_core.lookup import check_choices
@@ -131,9 +130,8 @@ class WhitenedCSE:
         check("momentum", self.momentum, lambda b: 0 <= b < 1, "in [0, 1)")
         check("feature_dropout", self.feature_dropout, lambda p: 0 <= p < 1, "in [0, 1)")
         check("eps", self.eps, lambda e: e >= 0, "zero or positive")
-        for name, least in (("groups", 1), ("positives", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check("groups", self.groups, lambda k: k >= 1, "at least 1")
+        check("positives", self.positives, lambda m: m >= 2, "at least 2")
         check_choices(self)
         _check_weights(self.weights, self.positives - 1)
         if self.whitening == "none" and self.views == "shared" and not self.feature_dropout:
@@ -185,7 +183,7 @@ class WhitenedCSE:
         if self.whitening in ALL_CHANNEL_KINDS:
             return [modules["whitening"](h) for h in features]
         if self.whitening == "channel":
-            return [whiten(h, "channel", self.eps, detach=self.detach) for h in features]
+            return [group_whiten(h, h.shape[1], eps=self.eps, detach=self.detach) for h in features]
         if self.whitening == "rotation":
             return [h @ random_rotation(h.shape[1], generator, h.dtype) for h in features]
         if self.variant == "paper":

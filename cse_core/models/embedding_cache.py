@@ -34,7 +34,6 @@ class SentenceEncoder(Protocol):
 
     def encode(self, sentences: Sequence[str]) -> Float[Tensor, "n d"]:
         """Return a vector per sentence, on the CPU."""
-        ...
 
 
 def counting(progress: Callable[[int, int], object], of: int) -> Callable[[int], None]:

@@ -22,7 +22,6 @@ class HasEncode(Protocol):
 
     def encode(self, sentences: Any, /) -> Any:
         """Return the vectors of a list of sentences."""
-        ...
 
 
 class ForeignEncoder:

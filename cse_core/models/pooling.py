@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -34,27 +33,6 @@ def mask_columns(ids: Int[Tensor, "n t"], mask_id: int | None, name: str) -> Int
     if values_are_readable(last) and len(last) and last.min() < 0:
         raise ValueError(f"{name}: pooling 'mask' requires a mask in every text, row {int(last.argmin())} has none")
     return last
-
-
-def ngram_states(
-    states: Float[Tensor, "n t d"],
-    mask: Bool[Tensor, "n t"],
-    kernels: Sequence[Float[Tensor, "c d _"]],
-    biases: Sequence[Float[Tensor, " c"]],
-    *,
-    relu: bool = True,
-) -> Float[Tensor, "n t k"]:
-    """Return each token's n-gram states: convolutions, then ReLU, with the channels of all windows concatenated.
-
-    A window of w tokens is centred on its token; places outside the sentence count as zeros.
-    """
-    inside = (states * mask.unsqueeze(-1)).transpose(1, 2)
-    parts = [
-        F.conv1d(inside, kernel, bias, padding=kernel.shape[2] // 2)
-        for kernel, bias in zip(kernels, biases, strict=True)
-    ]
-    joined = torch.cat(parts, dim=1).transpose(1, 2)
-    return joined.relu() if relu else joined
 
 
 class NgramPooling(nn.Module):
@@ -88,9 +66,13 @@ class NgramPooling(nn.Module):
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     def ngrams(self, states: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Float[Tensor, "n t k"]:
-        """Return the n-gram states of each token (see `ngram_states`)."""
-        kernels, biases = zip(*((conv.weight, conv.bias) for conv in self.convs), strict=True)
-        return ngram_states(states, mask, kernels, biases, relu=self.relu)
+        """Return each token's n-gram states: convolutions, then ReLU, with the channels of all windows concatenated.
+
+        A window of w tokens is centred on its token; places outside the sentence count as zeros.
+        """
+        inside = (states * mask.unsqueeze(-1)).transpose(1, 2)
+        joined = torch.cat([conv(inside) for conv in self.convs], dim=1).transpose(1, 2)
+        return joined.relu() if self.relu else joined
 
     def forward(self, states: Float[Tensor, "n t d"], mask: Bool[Tensor, "n t"]) -> Float[Tensor, "n k"]:
         """Return the mean of each text's n-gram states."""

@@ -22,7 +22,7 @@ RELU = "torch.nn.modules.activation.ReLU"
 CNN_FILE, WEIGHTS_FILE = "cnn_config.json", "model.safetensors"
 KIND = "sentence_transformers.models"
 OF_LIBRARY = "config_sentence_transformers.json"  # of the whole model: prompts; files of ours have none
-# Fields of that file that change no vector, or that are read here.
+# Its fields that are read here or change no vector.
 READ_OF_LIBRARY = {
     *("__version__", "requirements", "similarity_fn_name"),
     *("prompts", "default_prompt_name", "model_type"),
@@ -73,7 +73,8 @@ def write_pooling(
     if pooling not in ("cls", "mean", *NGRAM_POOLINGS):
         _write_json(folder / POOLING_FILE, {"pooling": pooling, "template": template})
         return
-    kinds = ["Transformer", *(_ngram_modules(ngrams) if ngrams else ()), "Pooling", *["Normalize"] * normalises]
+    convolved = [] if ngrams is None else ["CNN", "Dense"] if ngrams.relu else ["CNN"]
+    kinds = ["Transformer", *convolved, "Pooling", *["Normalize"] * normalises]
     paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds[1:], 1))]
     parts = [
         {"idx": i, "name": str(i), "path": path, "type": f"{KIND}.{kind}"}
@@ -88,10 +89,6 @@ def write_pooling(
     _write_json(folder / paths[kinds.index("Pooling")] / "config.json", {"word_embedding_dimension": width, **modes})
     if ngrams:
         _write_ngrams(folder, ngrams)
-
-
-def _ngram_modules(ngrams: NgramPooling) -> list[str]:
-    return ["CNN", "Dense"] if ngrams.relu else ["CNN"]
 
 
 def _write_ngrams(folder: Path, ngrams: NgramPooling) -> None:

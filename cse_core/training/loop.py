@@ -101,9 +101,8 @@ def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
 class Execution:
     """Where and how runs are trained; it does not enter their keys.
 
-    `compiled` turns the loss into one torch.compile graph, on a GPU; the CPU has a handwritten pass (packed_forward).
-    Dropout then draws other random numbers.
-    A run's state is saved every `save_seconds`.
+    `compiled` turns the loss into one torch.compile graph on a GPU, where dropout then draws other random numbers; the
+    CPU has a handwritten pass (packed_forward). A run's state is saved every `save_seconds`.
     """
 
     store: Path

@@ -27,17 +27,15 @@ def optimizer_of(run: Run, trained: Sequence[nn.Parameter]) -> torch.optim.Optim
 
 
 def schedule_of(run: Run, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """Return the schedule of a run's learning rate over its steps."""
+    """Return the schedule of a run's learning rate over its steps.
+
+    A linear one rises from 0 in the warmup, then falls to 0 at the last step.
+    """
     if run.schedule == "staircase":
         return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: staircase(step, steps))
-    return linear_decay(optimizer, round(run.warmup * steps), steps)
-
-
-def linear_decay(optimizer: torch.optim.Optimizer, warmup: int, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """Return the schedule that rises from 0 over the first `warmup` steps, then falls to 0 at the last."""
     from transformers import get_linear_schedule_with_warmup  # lazy: slow import
 
-    return get_linear_schedule_with_warmup(optimizer, warmup, steps)
+    return get_linear_schedule_with_warmup(optimizer, round(run.warmup * steps), steps)
 
 
 def staircase(step: int, steps: int) -> float:

@@ -38,7 +38,7 @@ def train(
 ) -> History:
     """Train or resume a run, unless it is finished; return its history, with a checkpoint for each selection rule.
 
-    A path as `execution` is its store; the other fields have their defaults.
+    `execution` may be the folder of the store alone; the other settings then have their defaults.
     A selection rule says which checkpoint is kept: `last`, or the best on a dev task of that name (`stsb_dev`).
     `progress` is called while training examples and teachers' vectors are made, which can take longer than training.
     A run whose step does not fit into memory resumes from its last state with activation checkpointing. That gives the

@@ -60,7 +60,7 @@ def audit(
     device: str = "cpu",
     report: Path | None = None,
 ) -> int:
-    """Retrain the runs of the keys, or `count` random ones; return 0, 1 if one differs or failed, 130 if interrupted.
+    """Retrain the runs of the keys, or `count` random ones. Return 0; 1 if one differs or failed; 130 if interrupted.
 
     `compared` has the jobs of comparisons, beside those of the studies.
     Without a store, use a temporary one and remove it if everything agrees. Runs that the store has from an earlier

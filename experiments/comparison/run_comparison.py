@@ -84,11 +84,7 @@ def _read(comparison: Comparison, mlruns: Path, failed: Collection[str]) -> tupl
 
 
 def _left(
-    comparison: Comparison,
-    stage: str,
-    trials: Sequence[Trial],
-    results: pd.DataFrame,
-    execution: ExecutionSettings,
+    comparison: Comparison, stage: str, trials: Sequence[Trial], results: pd.DataFrame, execution: ExecutionSettings
 ) -> Plan:
     """Return the plan of what is left of these trials; it is empty if only teachers and bases are left."""
     work = make_plan(

@@ -16,7 +16,7 @@ from experiments.comparison.recorded import dev_scores
 from experiments.execution.job import Job
 from experiments.execution.plan import merge_jobs
 from experiments.results import csv_record
-from experiments.schema.recipes import simcse_run
+from experiments.schema.recipes import present, simcse_run
 from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES, WIKI_MEDIUM
 from experiments.schema.study import Scale
@@ -39,8 +39,7 @@ def tuned() -> Comparison:
     """Return stage B: four searches of sixteen trials for each method, and eight fresh seeds for each winner."""
     scale = SCALES["small"]
     measures = measures_of(("sts", "sts_disjoint"), scale.dev)
-    simcse = simcse_run(scale, BASE)
-    assert simcse  # every scale has something for BERT-base
+    simcse = present(simcse_run(scale, BASE))
     more: dict[str, dict[str, Any]] = {
         "rankcse": {"teachers": teacher_sets(simcse, scale)},
         # At lower weights the rank loss is never the larger one here, and the method trains as SimCSE does.

@@ -88,7 +88,7 @@ def execute_shared(
 
 
 def _fetch_nested(run: Run, shared: Shared, store: Path) -> None:
-    for nested, rule in run.nested_checkpoints():
+    for nested, rule in run.nested_checkpoints:
         retry(partial(shared.fetch, nested.key, store))
         if not finished_history(nested, store, (rule,)):
             url = redact_credentials(shared.url)

@@ -231,6 +231,4 @@ def _print_mlflow_hint(studies: Sequence[Study], mlruns: Path) -> None:
         return  # a record from elsewhere: nothing was trained here
     print_mlflow_command(tracker)
     place, filters = experiment_name(studies[0].scale.name), [FILTER.format(study.name) for study in studies[:3]]
-    console.print(
-        f"compare them in {place}: search {' or '.join(filters)}, sort by STS average", highlight=False, markup=False
-    )
+    console.print(f"compare them in {place}: search {' or '.join(filters)}, sort by STS average", highlight=False)

@@ -84,11 +84,7 @@ class ReadyRuns(Searcher):
     """
 
     def __init__(
-        self,
-        jobs: Sequence[Job],
-        callback: SweepCallback,
-        places: Callable[[], int],
-        unusable: Callable[[str], str],
+        self, jobs: Sequence[Job], callback: SweepCallback, places: Callable[[], int], unusable: Callable[[str], str]
     ) -> None:
         super().__init__()
         self.jobs = {job.key: job for job in jobs}

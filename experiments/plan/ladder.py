@@ -16,7 +16,7 @@ from experiments.plan.pilots import MINILM, TEACHERS
 from experiments.plan.planned_rows import SEEDS, planned_row, planned_simcse
 from experiments.schema.contrasts import Contrast
 from experiments.schema.published_rows import GLOVE
-from experiments.schema.recipes import rankcse_run, simcse_run
+from experiments.schema.recipes import present, rankcse_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, LARGE, NO_BACKBONE, row
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
@@ -50,8 +50,7 @@ def teacher_label(rung: str) -> str:
 
 def _teachers(scale: Scale) -> dict[str, Sequence[Teacher]]:
     """Return the teachers of each rung; none where the scale has no stand-in for the larger backbone."""
-    untrained, base, large = scale.backbones[BASE], simcse_run(scale, BASE), simcse_run(scale, LARGE)
-    assert base  # every scale has something for BERT-base
+    untrained, base, large = scale.backbones[BASE], present(simcse_run(scale, BASE)), simcse_run(scale, LARGE)
 
     def of(*models: Run | Pretrained, scorer: Any = None) -> Sequence[Teacher]:
         return tuple(Teacher(model, 1 / len(models), scale.dev, scorer) for model in models)

@@ -1,6 +1,6 @@
-"""Pilots and controls: after how many steps can this testbed show what each family of claims is about?
+"""Pilots and controls: how long must runs be before this testbed can show the effects that the claims are about?
 
-Each family has a positive control, a treatment that must help if the testbed can show anything, and a negative control,
+Each family of claims has a positive control, which must help if the testbed can show anything, and a negative control,
 which must not help. Both are trained for 256, 1,024 and 2,048 steps on seeds that nothing else uses.
 experiments/PLAN.md says what follows from them.
 """
@@ -14,7 +14,7 @@ from cse_core.method import with_fields
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Pretrained, Run
 from experiments.schema.contrasts import Contrast, must_help, must_not_help
-from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run, simcse_run
+from experiments.schema.recipes import RUNS, present, rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.scales import PILOT_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
@@ -48,8 +48,7 @@ def _controls(scale: Scale, epochs: int) -> tuple[list[Row], list[Contrast]]:
         label = f"{label}, {epochs} epoch{'s' if epochs > 1 else ''}"
         return row(scale, label, with_epochs(run, epochs), BASE, None, seeds=PILOT_SEEDS, **more)
 
-    plain = simcse_run(scale, BASE)
-    assert plain  # every scale has something for BERT-base
+    plain = present(simcse_run(scale, BASE))
     with_minilm = partial(rankcse_run, scale, BASE, teachers=(Teacher(MINILM),))
     views = partial(RUNS["whitenedcse"], scale, BASE, views="dropout")
     simcse = control_row("SimCSE", plain)
@@ -66,9 +65,7 @@ def _controls(scale: Scale, epochs: int) -> tuple[list[Row], list[Contrast]]:
     three = control_row("three dropout views", views(whitening="none"))
     rotated = control_row("three dropout views, rotated at random", views(whitening="rotation"))
     words = control_row("CompCSE, halves of shuffled words", RUNS["compcse"](scale, BASE, split_on="shuffled"))
-    return [
-        *(simcse, same_views, on_test, on_corpus, minilm, shuffled, ranks, ignorant, three, rotated, words),
-    ], [
+    return [*(simcse, same_views, on_test, on_corpus, minilm, shuffled, ranks, ignorant, three, rotated, words)], [
         must_help(minilm, simcse, TEACHERS),
         must_not_help(shuffled, simcse, TEACHERS),
         must_help(ranks, simcse, RANKS),
@@ -96,8 +93,7 @@ def pilots(scale: Scale) -> Study:
 
 def transfer(scale: Scale) -> Study:
     """Declare the controls of teachers on transfer tasks."""
-    rows: list[Row] = []
-    contrasts: list[Contrast] = []
+    rows, contrasts = [], []
     column = "transfer_avg"
     for epochs in EPOCHS:
         simcse, *_, minilm, shuffled = _controls(scale, epochs)[0][:6]

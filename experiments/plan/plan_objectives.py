@@ -118,7 +118,7 @@ def parts(scale: Scale) -> Study:
         ours("anchor composed", "table4", "compose z", side="anchor"),
     )
     two, three = (ours(f"{name} parts", "table5", f"{n} partitions", parts=n) for name, n in (("two", 2), ("three", 3)))
-    third = ours("a third of the width", "table6", "d0=256", dims=_third(scale))
+    third = ours("a third of the width", "table6", "d0=256", dims=round((scale.width or 768) / 3))
     whole = ours("whole width", "table6", "d0=768")
     pairs = {
         "C2": (plain, subsumed),
@@ -133,11 +133,6 @@ def parts(scale: Scale) -> Study:
         [line for pair in pairs.values() for line in pair],
         [primary(claim, COMPOSITION, *pair, column=DEV, paired=True) for claim, pair in pairs.items()],
     )
-
-
-def _third(scale: Scale) -> int:
-    """Return the same share of this scale's width as the paper's d0 of 256 is of 768."""
-    return round((scale.width or 768) / 3)
 
 
 def compcse_space(scale: Scale) -> Study:

@@ -10,7 +10,7 @@ from cse_core.run import Pretrained, Run
 from experiments.plan.pilots import MINILM, TEACHERS, TRANSFER, balanced_rankencoder
 from experiments.plan.planned_rows import planned_row, planned_seeds, planned_simcse, planned_study, primary, printed
 from experiments.schema.contrasts import must_help, must_not_help
-from experiments.schema.recipes import mlm_run, rankcse_run, simcse_run
+from experiments.schema.recipes import mlm_run, present, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, LARGE, TRANSFER_AVG, row
 from experiments.schema.study import Published, Row, Scale, Study, StudyAt, named
 
@@ -43,8 +43,7 @@ def losses(scale: Scale) -> Study:
     only_one: dict[str, Any] = {"distillation_weight": 0.0, "contrastive_weight": 0.0}
     only_consistency = rankcse_row("only consistency", name="RankCSE w/o infoNCE,rank", **only_one)
     reversed_ = rankcse_row("ListNet, tau2 a quarter of tau3", student_temperature=0.0125, teacher_temperature=0.05)
-    run = rankcse_run(scale, BASE)
-    assert run  # every scale has something for BERT-base
+    run = present(rankcse_run(scale, BASE))
     squared_run = replace(run, method=with_fields(run.method, rank="mse"))
     squared = planned_row(scale, "squared error, same teachers", squared_run, TEACHERS)
     return planned_study(
@@ -82,17 +81,7 @@ def teachers(scale: Scale) -> Study:
     return planned_study(
         scale,
         "What do RankCSE's teachers give?",
-        [
-            simcse,
-            net,
-            minilm,
-            shuffled,
-            untrained,
-            small,
-            larger_teacher,
-            more_compute,
-            larger,
-        ],
+        [simcse, net, minilm, shuffled, untrained, small, larger_teacher, more_compute, larger],
         [
             must_help(minilm, simcse, TEACHERS),
             must_not_help(shuffled, simcse, TEACHERS),

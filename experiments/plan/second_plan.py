@@ -8,7 +8,7 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.plan.pilots import RANKS, TEACHERS, WHITENING, balanced_rankencoder, with_epochs
 from experiments.schema.contrasts import EXPLORATORY, ONE_LOOK, Contrast, of_rows
-from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
+from experiments.schema.recipes import RUNS, present, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer, row
 from experiments.schema.scales import PLANNED_SEEDS, WIKI_MEDIUM
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
@@ -74,10 +74,8 @@ def whitening(scale: Scale) -> Study:
 
 def teachers(scale: Scale) -> Study:
     """Declare RankCSE with teachers as good as the SimCSE it is compared with, and better ones, at two lengths."""
-    simcse = simcse_run(scale, BASE)
-    longer = with_epochs(simcse, LONG)
-    assert simcse  # every scale has something for BERT-base
-    assert longer
+    simcse = present(simcse_run(scale, BASE))
+    longer = present(with_epochs(simcse, LONG))
     taught_by = {
         "SimCSE of eight epochs": (longer, TEACHER_SEEDS),
         "wiki-medium's SimCSE": (replace(simcse, backbone=WIKI_MEDIUM), MEDIUM_SEEDS),
@@ -105,11 +103,7 @@ def teachers(scale: Scale) -> Study:
                 contrast("R1", TEACHERS, equal, base, paired=False),
                 contrast("a better teacher", TEACHERS, better, equal, paired=True),
             ]
-    return stage_study(
-        "Does RankCSE gain over SimCSE when its teachers are as good as the paper's?",
-        rows,
-        *contrasts,
-    )
+    return stage_study("Does RankCSE gain over SimCSE when its teachers are as good as the paper's?", rows, *contrasts)
 
 
 def ranks(scale: Scale) -> Study:

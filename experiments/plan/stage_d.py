@@ -6,7 +6,7 @@ from typing import Any
 from cse_core.methods.rankcse import Teacher
 from experiments.plan.pilots import COMPOSITION, MINILM, RANKS, TEACHERS, WHITENING
 from experiments.plan.second_plan import LOSSES, TEACHER_SEEDS, contrast, seeded_row, stage_study
-from experiments.schema.recipes import RUNS, rankcse_run, rankencoder_run, simcse_run
+from experiments.schema.recipes import RUNS, present, rankcse_run, rankencoder_run, simcse_run
 from experiments.schema.rows import BASE, rank_scorer
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
@@ -15,8 +15,7 @@ SEEDS = 10
 
 def _students(scale: Scale) -> list[Row]:
     """Return RankCSE with both losses, taught by SimCSE on the same backbone and by MiniLM."""
-    simcse = simcse_run(scale, BASE)
-    assert simcse  # the scale has a backbone for BERT-base
+    simcse = present(simcse_run(scale, BASE))
 
     def taught(label: str, rank: str, teacher: Teacher, **more: Any) -> Row:
         return seeded_row(scale, label, rankcse_run(scale, BASE, rank, teachers=(teacher,)), SEEDS, **more)

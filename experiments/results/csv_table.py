@@ -289,8 +289,7 @@ def refuse_disagreements(folder: Path, new: Iterable[tuple[Table, pd.DataFrame]]
         texts = [text for of_run in differing.values() for text in of_run]
         shown = [*texts[:SHOWN], *([f"and {len(texts) - SHOWN:,} more"] if len(texts) > SHOWN else [])]
         raise DisagreementError(
-            f"{what} disagree, nothing was written; {advice}\n" + "\n".join(f"  {x}" for x in shown),
-            differing,
+            f"{what} disagree, nothing was written; {advice}\n" + "\n".join(f"  {x}" for x in shown), differing
         )
 
 

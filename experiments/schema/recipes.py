@@ -40,6 +40,12 @@ def as_published(recipes: Mapping[Any, Recipe]) -> MakeRun:
     return make
 
 
+def present(run: Run | None) -> Run:
+    """Return a run on the stand-in for BERT-base, which every scale has."""
+    assert run
+    return run
+
+
 def recipe_for(recipes: Mapping[Any, Recipe], key: Any) -> Recipe:
     """Return the recipe of a key, or raise an error that lists the keys; a key is a backbone, or ends with one."""
 
@@ -76,7 +82,8 @@ def rankcse_run(scale: Scale, backbone: str, rank: str = "list_net", **fields: A
     if backbone not in scale.backbones:
         return None
     settings = "list_net" if rank == "mse" else rank
-    recipe = rankcse.with_teachers(recipe_for(rankcse.PUBLISHED, (settings, backbone)), teachers(scale, backbone))
+    recipe = recipe_for(rankcse.PUBLISHED, (settings, backbone))
+    recipe = recipe.with_method(teachers=teachers(scale, backbone), distillation_weight=1.0)
     if fields.get("distillation_weight", 1) == 0:
         fields = fields | {"teachers": ()}
     return scale.run(recipe, backbone, rank=rank, **fields)
@@ -95,7 +102,10 @@ def rankencoder_run(
         return None
     trained = look_up("method", base, RUNS)(scale, backbone)
     recipe = recipe_for(rankencoder.PUBLISHED, (source, base, backbone))
-    return scale.run(rankencoder.with_base(recipe, trained, scale.dev), backbone, **fields) if trained else None
+    if trained is None:
+        return None
+    recipe = recipe.with_method(base=trained, select=scale.dev, rank_weight=rankencoder.PAPERS_WEIGHT)
+    return scale.run(recipe, backbone, **fields)
 
 
 def consert_run(scale: Scale, backbone: str, texts: str = "sts_texts", **fields: Any) -> Run | None:
@@ -140,11 +150,10 @@ def dclr_run(
     base = "roberta-base" if backbone.startswith("roberta") else "bert-base-uncased"
     if initial is None:
         initial = "simcse" if "large" in backbone else ""
-    recipe = dclr.with_complement(
-        recipe_for(dclr.PUBLISHED, backbone),
-        None if fields.get("threshold", 0) > 1 else look_up("method", complement, RUNS)(scale, base),
-        scale.dev,
-        look_up("method", initial, RUNS)(scale, backbone) if initial else None,
+    recipe = recipe_for(dclr.PUBLISHED, backbone).with_method(
+        complement=None if fields.get("threshold", 0) > 1 else look_up("method", complement, RUNS)(scale, base),
+        initial=look_up("method", initial, RUNS)(scale, backbone) if initial else None,
+        select=scale.dev,
     )
     return scale.run(recipe, backbone, **fields)
 
@@ -158,7 +167,7 @@ def l2pcsr_run(scale: Scale, backbone: str, initial: str = "simcse", **fields: A
         return None
     recipe, simcse_at = recipe_for(l2pcsr.PUBLISHED, backbone), simcse_run(scale, backbone)
     start = look_up("method", initial, RUNS)(scale, backbone) if initial else None
-    run = scale.run(l2pcsr.with_start(recipe, start, scale.dev), backbone, **fields)
+    run = scale.run(recipe.with_method(initial=start, select=scale.dev), backbone, **fields)
     return replace(run, learning_rate=simcse_at.learning_rate) if run and simcse_at and not initial else run
 
 

@@ -14,6 +14,7 @@ WIKI_MINI = Pretrained("wiki-mini", "f325d89d694256ad5cde6fe3b8385b002a2bc25f013
 WIKI_MEDIUM = Pretrained("wiki-medium", "d1f7ad612e4b70ec5a28fbdb86276666e8903a33c7706460013bba0d76e8f975")
 # Made from all-MiniLM-L6-v2, a supervised sentence encoder; not in the repository (docs/data.md).
 REMASKED = Pretrained("minilm-remasked", "d6754cefb19bf071f4ac23921d6ab34b84e759bab50af35fd78aadb63e65f75e")
+WIKIPEDIA = Corpus("wiki_sentences_1m", 16_384, "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8")
 # With BERT's dropout of 0.1 a two-layer model solves the contrastive task without learning (assets/README.md).
 SMALL = {"learning_rate": 3e-4, "dropout": 0.3, "batch_size": 64, "epochs": 1, "warmup": 0.0, "eval_steps": 32}
 SEARCH_SEEDS = (101, 102)  # of the study `search` and of searches
@@ -61,9 +62,7 @@ SCALES = {
             name="small",
             title="wiki-tiny for BERT-base, the deeper wiki-mini for BERT-large, 16,384 Wikipedia sentences",
             backbones=STAND_INS,
-            corpus=Corpus(
-                "wiki_sentences_1m", 16384, "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"
-            ),
+            corpus=WIKIPEDIA,
             seeds=(42, 1, 2),
             training=SMALL,
             width=128,
@@ -77,17 +76,9 @@ SCALES = {
             name="minilm",
             title="minilm-remasked (6 layers of 384) for BERT-base, 16,384 Wikipedia sentences",
             backbones={"bert-base-uncased": REMASKED},
-            corpus=Corpus(
-                "wiki_sentences_1m", 16384, "a51f808aa28b59ec24f9e9d8f2eee3b1a0cb36a6bc3e104576fdbc1336c9bde8"
-            ),
+            corpus=WIKIPEDIA,
             seeds=(42, 1, 2),
-            training={
-                **SMALL,
-                "learning_rate": 5e-5,
-                "dropout": 0.1,
-                "max_steps": 160,
-                "eval_steps": 20,
-            },
+            training=SMALL | {"learning_rate": 5e-5, "dropout": 0.1, "max_steps": 160, "eval_steps": 20},
             width=384,
             rescaled=RESCALED
             | {
@@ -114,10 +105,7 @@ SCALES = {
         Scale(
             name="paper",
             title="BERT and RoBERTa, SimCSE's million sentences, published settings",
-            backbones={
-                name: Pretrained(name)
-                for name in ("bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large")
-            },
+            backbones={name: Pretrained(name) for name in (*STAND_INS, "roberta-base", "roberta-large")},
             corpus=Corpus("wiki1m_for_simcse", 1_000_000),
             seeds=(42, 1, 2, 3, 4),
             training={"precision": "bf16"},  # published: fp16, whose loss scale skips steps at the start

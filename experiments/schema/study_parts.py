@@ -1,7 +1,7 @@
 """Choose parts of studies: some rows, backbones or seeds of them, or runs cut short to try something.
 
 A run in a part has the same settings, and so the same key, as in the whole study. A run that is cut short has another
-key, and so have the runs that it needs, which are cut short too.
+key. The runs that it needs are cut short with it.
 """
 
 import re
@@ -57,7 +57,7 @@ def _rows_on(studies: Sequence[Study], backbones: Sequence[str]) -> Callable[[Ro
 
 
 def _rows_named(studies: Sequence[Study], names: Sequence[str]) -> Callable[[Row], bool]:
-    """Return a test of rows: a name that is a label chooses that row, any other name the rows whose labels have it."""
+    """Return a test of rows: a label chooses the row that has it; any other name, the rows whose labels contain it."""
     labels = dict.fromkeys(row.label for study in studies for row in study.rows)
     chosen: set[str] = set()
     for name in names:

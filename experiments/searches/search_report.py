@@ -39,7 +39,7 @@ def print_outcome(search: Search, failed: Mapping[str, str], ended: bool, mlruns
         console.print(f"  {100 * float(line.score):.2f} on {search.scale.dev}: {line.trial}")
     left = (search.trials or len(search.combinations())) - len(trials)
     if left <= 0:
-        console.print(f"  none is left; to begin anew: --mlruns and another folder than {mlruns}", markup=False)
+        console.print(f"  none is left; to begin anew: --mlruns and another folder than {mlruns}")
     elif ended and not failed:
         verb = "trial is" if left == 1 else "trials are"
         console.print(f"  {left} {verb} left; the command without --trials and --minutes makes them too")

@@ -17,7 +17,7 @@ from cse_core.run import Run
 from cse_core.space import LogUniform, with_settings
 from experiments.execution.job import Job, Scoring
 from experiments.execution.plan import required_jobs
-from experiments.schema.recipes import rankcse_run, simcse_run
+from experiments.schema.recipes import present, rankcse_run, simcse_run
 from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES, SEARCH_SEEDS
 from experiments.schema.study import Scale
@@ -102,8 +102,7 @@ def _rankcse(rank: str, trials: int) -> Callable[[Scale], Search]:
     name = f"rankcse-{rank.replace('_', '')}" + ("" if trials else "-grid")
 
     def at(scale: Scale) -> Search:
-        start = rankcse_run(scale, BASE, rank)
-        assert start  # every scale has something for BERT-base
+        start = present(rankcse_run(scale, BASE, rank))
         rate = scale.training.get("learning_rate", PUBLISHED_RATE)
         grid = (0.0125, 0.025, 0.05)
         space: dict[str, Any] = {"learning_rate": learning_rate_range(rate) if trials else (rate * 2 / 3, rate)}
@@ -123,8 +122,7 @@ def learning_rate_range(rate: float) -> LogUniform:
 
 def simcse(scale: Scale) -> Search:
     """Return a search for the baseline with as many trials and the temperatures of its ablation (Gao et al., 2021)."""
-    start = simcse_run(scale, BASE)
-    assert start  # every scale has something for BERT-base
+    start = present(simcse_run(scale, BASE))
     space: dict[str, Any] = {
         "learning_rate": learning_rate_range(start.learning_rate),
         "temperature": (0.01, 0.05, 0.1),

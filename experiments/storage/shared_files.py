@@ -20,7 +20,7 @@ ARRAYS = ("pair_scores", "figure_data")
 # Only these kinds of files, and states, are downloaded: others could run code.
 SUFFIXES = (".json", ".safetensors", ".txt", ".npz", ".md")
 COMPLETE, PREPARED = "complete", "prepared"
-# Files in a local run folder: the number of the version that it holds; a mark that it may hold more than that version.
+# Files in a local run folder: one has the number of its version, the other marks that the folder may be ahead of it.
 FETCHED, AHEAD = "shared", "ahead"
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from cse_core.run import Run
 from experiments.schema.columns import STS
 from experiments.schema.contrasts import Contrast, of_rows
 from experiments.schema.published_rows import BASELINES, baseline_row
-from experiments.schema.recipes import RUNS, consert_run, ct_run, dclr_run, l2pcsr_run, simcse_run
+from experiments.schema.recipes import RUNS, consert_run, ct_run, dclr_run, l2pcsr_run, present, simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.study import BY_TEST, Published, Row, Scale, Study, StudyAt, named
 
@@ -78,11 +78,8 @@ def _controls(scale: Scale, rows: Mapping[str, Row]) -> list[Row]:
     def with_change(title: str, detail: str, run: Run | None, **more: Any) -> Row:
         return replace(rows[title], label=f"{title}, {detail}", encoder=run, published=None, note="", **more)
 
-    decay, simcse, consert = slow_decay(scale), simcse_run(scale, BASE), consert_run(scale, BASE)
-    isbert = RUNS["isbert"](scale, BASE)
-    assert simcse  # every scale has something for BERT-base
-    assert consert
-    assert isbert
+    decay, simcse = slow_decay(scale), present(simcse_run(scale, BASE))
+    consert, isbert = present(consert_run(scale, BASE)), present(RUNS["isbert"](scale, BASE))
     paced = partial(RUNS["esimcse"], scale, BASE, momentum=decay)
     return [
         with_change("ESimCSE", f"decay {decay:g}", paced()),

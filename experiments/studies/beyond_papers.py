@@ -9,7 +9,7 @@ from cse_core.run import Corpus, Run
 from experiments.schema.columns import STS
 from experiments.schema.hypotheses import Order, Untested, beats
 from experiments.schema.published_rows import BASELINES, baseline_row
-from experiments.schema.recipes import RUNS, rankencoder_run, simcse_run
+from experiments.schema.recipes import RUNS, present, rankencoder_run, simcse_run
 from experiments.schema.rows import AS_IS, BASE, rank_scorer, row
 from experiments.schema.scales import SEARCH_SEEDS
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
@@ -96,8 +96,7 @@ def search(scale: Scale) -> Study:
     standard errors of the difference. These come from the deviation over seeds, pooled over the grid. The grid includes
     BERT's 0.1 and 3e-5.
     """
-    rows, simcse = [], simcse_run(scale, BASE)
-    assert simcse  # every scale has something for BERT-base
+    rows, simcse = [], present(simcse_run(scale, BASE))
     for dropout in (0.1, 0.2, 0.3, 0.4):
         for rate in (3e-5, 1e-4, 3e-4, 1e-3):
             run = replace(simcse, dropout=dropout, learning_rate=rate)

@@ -41,7 +41,7 @@ PAPERS: dict[str, dict[str, StudyAt]] = {
     "compcse": compcse_tables.STUDIES,
     "beyond": beyond_papers.STUDIES | controls.STUDIES | baselines.STUDIES | ladder.STUDIES,
 }
-# Studies that decide the claims (experiments/PLAN.md) or that chose its scale; `all`, which is exploratory, omits them.
+# These studies decide the claims (experiments/PLAN.md) or chose its scale. `all` is exploratory and omits them.
 PLANNED: dict[str, dict[str, StudyAt]] = {
     "pilots": pilots.STUDIES,
     "plan": plan_rankcse.STUDIES | plan_rankencoder.STUDIES | plan_objectives.STUDIES | plan_orders.STUDIES,

@@ -128,7 +128,7 @@ def table6(scale: Scale) -> Study:
     """The loss on the first d0 dimensions only; other widths use the same share of dimensions."""
 
     def cut(d0: int, backbone: str, whole: int) -> Row:
-        dims = None if d0 == whole else _dimensions(scale, d0, whole)
+        dims = None if d0 == whole else round(d0 * (scale.width or whole) / whole)  # the same share as in the paper
         run = _composition_run(scale, backbone, dims=dims) if backbone in scale.backbones else None
         label = f"d0={d0} {BACKBONES[backbone]}"
         published = _published_row("table6", backbone, f"d0={d0}")
@@ -145,11 +145,6 @@ def table6(scale: Scale) -> Study:
             *(beats(large[1024], large[d0], claim="C6", column=DEV) for d0 in (320, 384, 512)),
         ),
     )
-
-
-def _dimensions(scale: Scale, d0: int, whole: int) -> int:
-    """Return the number of dimensions that is as large a share of this scale's width as d0 is of the paper's."""
-    return round(d0 * (scale.width or whole) / whole)
 
 
 def _trajectory_row(scale: Scale, label: str, run: Run | None) -> Row:

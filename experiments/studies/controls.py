@@ -9,7 +9,7 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import NEGLIGIBLE_COST_RATIO, Cost, beats
-from experiments.schema.recipes import RUNS, rankcse_run, simcse_run
+from experiments.schema.recipes import RUNS, present, rankcse_run, simcse_run
 from experiments.schema.rows import BASE, row
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
 from experiments.studies.rankcse_tables import MLE, NET
@@ -19,10 +19,8 @@ from experiments.studies.whitenedcse_tables import VIEWS
 def compute(scale: Scale) -> Study:
     """SimCSE with RankCSE's batch size, epochs and number of dev scores; RankCSE as published and with 4 epochs."""
     four_epochs = {"epochs": 4}
-    simcse_at, net_at, mle_at = simcse_run(scale, BASE), rankcse_run(scale, BASE), rankcse_run(scale, BASE, "list_mle")
-    assert simcse_at  # every scale has something for BERT-base
-    assert net_at
-    assert mle_at
+    simcse_at, net_at = present(simcse_run(scale, BASE)), present(rankcse_run(scale, BASE))
+    mle_at = present(rankcse_run(scale, BASE, "list_mle"))
     made = partial(_control, scale)
     simcse = made("SimCSE", simcse_at)
     batch = made("SimCSE, batch 128", replace(simcse_at, batch_size=128))
@@ -48,8 +46,7 @@ def compute(scale: Scale) -> Study:
 
 def distillation(scale: Scale) -> Study:
     """RankCSE's teachers without a rank loss (squared error), with shuffled rankings, or untrained."""
-    net_at = rankcse_run(scale, BASE)
-    assert net_at  # every scale has something for BERT-base
+    net_at = present(rankcse_run(scale, BASE))
     made = partial(_control, scale)
     simcse = made("SimCSE", simcse_run(scale, BASE))
     net, mle = made(NET, net_at), made(MLE, rankcse_run(scale, BASE, "list_mle"))

@@ -5,7 +5,6 @@ from dataclasses import replace
 from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
-from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import beats, beats_teacher, varies_less
 from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import BACKBONES, RUNS, rankcse_run, rankcse_with, simcse_run
@@ -115,8 +114,7 @@ def table4(scale: Scale) -> Study:
 
 def table6(scale: Scale) -> Study:
     """Mean and deviation over seeds; RankCSE once with fixed teachers, once with teachers of the student's seed."""
-    rows: list[Row] = []
-    contrasts: list[Contrast] = []
+    rows, contrasts = [], []
     for backbone in BACKBONES:
         simcse = _row_over_seeds(scale, backbone, "SimCSE")
         net, mle = (_row_over_seeds(scale, backbone, method) for method in (NET, MLE))
@@ -149,8 +147,7 @@ def table5(scale: Scale) -> Study:
     singles = [name for name in TEACHERS if "+" not in name]
     pairs = [name for name in TEACHERS if "+" in name]
     teachers = {name: row(scale, name, _teacher_run(scale, name), _backbone_of(name), None) for name in singles}
-    rows: list[Row] = []
-    contrasts: list[Contrast] = []
+    rows, contrasts = [], []
     for rank in RANKS:
         students = {name: _student_row(scale, rank, name) for name in TEACHERS}
         rows += students.values()

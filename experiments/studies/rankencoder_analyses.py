@@ -40,10 +40,7 @@ def figure7(scale: Scale) -> Study:
     return Study(
         question="Do rank vectors lie more evenly than base vectors?",
         rows=tuple(rows),
-        columns=(
-            "stsb_sample_projection",
-            *("stsb_sample_uniformity", "stsb_sample_pair_mean", "stsb_sample_pair_sd"),
-        ),
+        columns=("stsb_sample_projection", *("stsb_sample_uniformity", "stsb_sample_pair_mean", "stsb_sample_pair_sd")),
         metric="trustworthiness",
         view="spaces",
         caption="The paper does not name its projection.",
@@ -150,10 +147,7 @@ def corpus_sizes(scale: Scale) -> Study:
         question="Do gains rise with the corpus up to 10,000 sentences and stay there?",
         rows=(cosine, *ranks.values()),
         columns=("sts_avg", "stsb_similar"),
-        contrasts=(
-            beats(middle, small, claim="E7"),
-            equals(large, middle, claim="E7"),
-        ),
+        contrasts=(beats(middle, small, claim="E7"), equals(large, middle, claim="E7")),
         view="lines",
     )
 

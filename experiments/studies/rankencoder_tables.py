@@ -6,7 +6,6 @@ from typing import Any
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.run import Run
 from experiments.schema.columns import STS, TRANSFER
-from experiments.schema.contrasts import Contrast
 from experiments.schema.hypotheses import beats, equals, is_below
 from experiments.schema.published_rows import rows_of
 from experiments.schema.recipes import RUNS, mlm_run, rankencoder_run, simcse_run
@@ -83,8 +82,7 @@ def table3(scale: Scale) -> Study:
 
 def table4(scale: Scale) -> Study:
     """Three base methods with and without RankEncoder; each run has a base of the same seed."""
-    rows: list[Row] = []
-    contrasts: list[Contrast] = []
+    rows, contrasts = [], []
     for base, name in BASES.items():
         published = {v: Published("rankencoder_table4", "BERT-base", base, v) for v in ("base", PLUS)}
         plain = RUNS[name](scale, BASE)
@@ -110,8 +108,7 @@ def figure4(scale: Scale) -> Study:
 
 def table5(scale: Scale) -> Study:
     """The most similar pairs of STS-B, scored in four ways."""
-    rows: list[Row] = []
-    contrasts: list[Contrast] = []
+    rows, contrasts = [], []
     for base, name in BASES.items():
         plain, run = RUNS[name](scale, BASE), rankencoder_on(scale, base)
         first = _similar_pairs_row(scale, base, "E1", plain, Cosine())

@@ -106,8 +106,7 @@ def table3(scale: Scale) -> Study:
 def table4(scale: Scale) -> Study:
     """The number of groups (the paper's k, given here as channels a group), with and without shuffling."""
     width = scale.width or 768
-    rows: list[Row] = []
-    contrasts: list[Contrast] = []
+    rows, contrasts = [], []
     for channels in (*CHANNELS, *([32] if width < 768 else [])):
         shuffled, plain = (_group_rows(scale, channels, shuffle=shuffle) for shuffle in (True, False))
         rows += [*shuffled.values(), *plain.values()]

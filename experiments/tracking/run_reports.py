@@ -20,12 +20,7 @@ class Reporter:
     """
 
     def __init__(
-        self,
-        eval_steps: int,
-        send: Send,
-        every: float = REPORT_SECONDS,
-        *,
-        until_trained: bool = False,
+        self, eval_steps: int, send: Send, every: float = REPORT_SECONDS, *, until_trained: bool = False
     ) -> None:
         self.reader = CurveReader(eval_steps)
         self.send, self.every, self.fraction, self.sent_at = send, every, 0.0, 0.0

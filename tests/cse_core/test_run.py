@@ -148,7 +148,7 @@ def test_the_rule_of_a_nested_run_is_that_of_the_innermost_dataclass_with_one() 
     mixed = make_dataclass("Mixed", fields_of, bases=(SimCSE,), frozen=True, kw_only=True)
     other = replace(taught, seed=7)
     method = mixed(teachers=(weighted(taught, 1.0), weighted(chosen(other, "avg"), 1.0)))
-    assert replace(taught, method=method).nested_checkpoints() == ((taught, "stsb_dev"), (other, "avg"))
+    assert replace(taught, method=method).nested_checkpoints == ((taught, "stsb_dev"), (other, "avg"))
 
 
 def test_versions_move_the_keys_of_all_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:

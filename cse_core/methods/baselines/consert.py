@@ -28,13 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce, nt_xent
-from cse_core.functional.token_views import (
-    entry_cutoff,
-    feature_cutoff,
-    random_order,
-    shuffled_positions,
-    token_cutoff,
-)
+from cse_core.functional.token_views import entry_cutoff, feature_cutoff, random_order, shuffled_positions, token_cutoff
 from cse_core.lookup import check_choices
 from cse_core.method import Batch, Encode, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.space import Space

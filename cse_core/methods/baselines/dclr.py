@@ -23,7 +23,7 @@ Paper against the released code, RUCAIBox/DCLR:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from cse_core.functional.contrastive import cosine_matrix, log_one_minus_softmax, without, without_diagonal
 from cse_core.graph import randn
 from cse_core.lookup import check_choices
-from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head, with_fields
+from cse_core.method import Batch, Encode, Loss, Recipe, Source, Targets, check, single_column, tanh_head
 from cse_core.run import Pretrained, Run
 from cse_core.space import Space
 
@@ -219,15 +219,8 @@ class DCLR:
         return randn(size, z.shape[1], generator=generator, device=z.device).to(z.dtype)
 
 
-def with_complement(
-    recipe: Recipe, complement: Run | Pretrained | None, select: str, initial: Run | Pretrained | None = None
-) -> Recipe:
-    """Return a published recipe with its complement and, for a large model, its start, which are runs of a study."""
-    return replace(recipe, method=with_fields(recipe.method, complement=complement, initial=initial, select=select))
-
-
 def _recipe(batch_size: int, learning_rate: float, epochs: int, threshold: float, noise_times: float) -> Recipe:
-    # Complement and start are the study's own runs: see `with_complement`.
+    # Complement and start are a study's own runs, so the recipe leaves them out.
     method = DCLR(threshold=threshold, noise_times=noise_times)
     return Recipe(method, batch_size=batch_size, learning_rate=learning_rate, epochs=epochs, source="released scripts")
 

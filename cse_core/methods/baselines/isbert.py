@@ -36,10 +36,7 @@ from cse_core.space import Space
 
 
 def jsd_losses(
-    tokens: Float[Tensor, "N d"],
-    owners: Int[Tensor, " N"],
-    sentences: Float[Tensor, "n d"],
-    weighting: str = "tokens",
+    tokens: Float[Tensor, "N d"], owners: Int[Tensor, " N"], sentences: Float[Tensor, "n d"], weighting: str = "tokens"
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the mean of sp(-T) over each token and its own sentence, and of sp(T) over each and the others, in nats.
 

@@ -33,19 +33,7 @@ from torch import Tensor, nn
 from cse_core.functional.contrastive import info_nce
 from cse_core.graph import rand
 from cse_core.lookup import check_choices
-from cse_core.method import (
-    Batch,
-    Encode,
-    Factors,
-    Loss,
-    Recipe,
-    Tokens,
-    check,
-    no_targets,
-    single_column,
-    tanh_head,
-    with_fields,
-)
+from cse_core.method import Batch, Encode, Factors, Loss, Recipe, Tokens, check, no_targets, single_column, tanh_head
 from cse_core.methods.baselines.augmentation import wordpieces
 from cse_core.run import Pretrained, Run
 from cse_core.space import LogUniform, Space
@@ -176,11 +164,6 @@ class L2PCSR:
             "share_tokens_dropped": zero.sum() / real.sum(),
             "share_features_dropped": (features == 0).float().mean(),
         }
-
-
-def with_start(recipe: Recipe, initial: Run | Pretrained | None, select: str) -> Recipe:
-    """Return a published recipe with the encoder that training starts from, which is a run of a study."""
-    return replace(recipe, method=with_fields(recipe.method, initial=initial, select=select))
 
 
 PUBLISHED = {

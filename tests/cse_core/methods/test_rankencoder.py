@@ -17,7 +17,7 @@ from cse_core.functional.rank_vectors import interpolate, pair_rank_similarity, 
 from cse_core.method import Loss, Method, Targets
 from cse_core.methods.promptbert import PromptBERT
 from cse_core.methods.rankcse import RankCSE
-from cse_core.methods.rankencoder import PUBLISHED, RankEncoder, combine, rank_loss, with_base
+from cse_core.methods.rankencoder import PUBLISHED, RankEncoder, combine, rank_loss
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.sncse import SNCSE
 from cse_core.models.encoder import Encoder
@@ -204,7 +204,7 @@ def test_only_the_chosen_terms_have_a_gradient_and_no_base_gets_one(
 def test_a_base_that_is_a_run_is_trained_first() -> None:
     base = Run(method=SimCSE(), backbone=Pretrained("wiki-tiny"), corpus=Corpus("synthetic", 9))
     run = replace(base, method=RankEncoder(base=base, select="avg"))
-    assert run.nested_checkpoints() == ((base, "avg"),)
+    assert run.nested_checkpoints == ((base, "avg"),)
 
 
 def test_published_settings_are_the_papers_and_the_scripts() -> None:
@@ -217,7 +217,7 @@ def test_published_settings_are_the_papers_and_the_scripts() -> None:
         ):
             batch = 128 if (recipe, base) == (released, "sncse") else batch_size
             assert (recipe.batch_size, recipe.learning_rate, recipe.epochs) == (batch, learning_rate, 1)
-            method = with_base(recipe, BASE, "stsb_dev").method
+            method = recipe.with_method(base=BASE, rank_weight=0.05).method
             assert isinstance(method, RankEncoder)
             assert method.inner.name == base
             assert method == RankEncoder(

@@ -16,7 +16,7 @@ from torch import nn
 from torch.autograd import gradcheck
 
 from cse_core.functional.contrastive import cosine_matrix, info_nce
-from cse_core.functional.whitening import group_whiten, inverse_root, random_rotation, whiten
+from cse_core.functional.whitening import RunningWhitening, group_whiten, inverse_root, random_rotation
 from cse_core.method import Loss
 from cse_core.methods import whitenedcse
 from cse_core.methods.whitenedcse import WhitenedCSE, multi_positive, multi_positive_inside
@@ -35,6 +35,11 @@ def rows(n: int, seed: int, d: int = D) -> torch.Tensor:
     draw = np.random.default_rng(seed)
     mixed = draw.normal(size=(n, d)) @ (np.eye(d) + 0.3 * draw.normal(size=(d, d))) * draw.uniform(0.5, 3, d)
     return torch.from_numpy(mixed + draw.normal(size=d))
+
+
+def whole(x: torch.Tensor, kind: str) -> torch.Tensor:
+    """Whitened over all channels by the rows' own statistics: without momentum, earlier ones don't count."""
+    return RunningWhitening(x.shape[1], kind, momentum=0.0, eps=1e-5, detach=True)(x)
 
 
 def shuffled(seed: int, d: int = D) -> torch.Tensor:
@@ -81,13 +86,15 @@ def test_whitening_goes_with_the_channels_and_the_rows(groups: int, seed: int) -
 @given(seeds)
 def test_whole_whitenings_are_their_references(seed: int) -> None:
     x = rows(30, seed)
-    assert torch.allclose(whiten(x, "zca"), by_loops(x, 1), atol=1e-6)
-    assert torch.allclose(whiten(x, "channel", 0.02), nn.functional.batch_norm(x, None, None, training=True, eps=0.02))
+    assert torch.allclose(whole(x, "zca"), by_loops(x, 1), atol=1e-6)
+    assert torch.allclose(group_whiten(x, D), nn.functional.batch_norm(x, None, None, training=True), atol=1e-9)
     centred = x.numpy() - x.numpy().mean(0)
     _, deviations, axes = np.linalg.svd(centred / math.sqrt(30))  # from high to low
     expected = (centred @ axes.T / np.sqrt(deviations**2 + 1e-5))[:, ::-1]
-    assert np.allclose(np.abs(whiten(x, "pca").numpy()), np.abs(expected), atol=1e-6)  # signs are arbitrary
-    assert max(whiten(torch.full((5, D), 0.1), kind).abs().max() for kind in ("pca", "zca", "channel")) < 1e-4
+    assert np.allclose(np.abs(whole(x, "pca").numpy()), np.abs(expected), atol=1e-6)  # signs are arbitrary
+    constant = torch.full((5, D), 0.1)
+    whites = whole(constant, "pca"), whole(constant, "zca"), group_whiten(constant, D)
+    assert max(white.abs().max() for white in whites) < 1e-4
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -96,7 +103,7 @@ def test_fewer_rows_than_channels_stay_finite(width: int, scale: float) -> None:
     """Rounding makes eigenvalues negative that are 0; the whitened rows have rank 7 and variance 1."""
     draw = torch.randn(8, 64, generator=seeded(0))
     white = group_whiten(scale * draw, 64 // width)
-    assert torch.stack([white, whiten(scale * draw, "pca")]).isfinite().all()
+    assert torch.stack([white, whole(scale * draw, "pca")]).isfinite().all()
     if scale == 1:  # a larger one drowns eps in rounding, a smaller one drowns in eps
         spread = torch.linalg.eigvalsh(white[:, :width].T @ white[:, :width] / 8)
         assert torch.allclose(spread, (torch.arange(width) >= width - 7).float(), atol=0.01)
@@ -231,7 +238,8 @@ def test_the_method_has_the_gradient_of_its_whitening(kind: Any, detach: bool) -
     method = WhitenedCSE(whitening=kind, groups=4, momentum=0.0, detach=detach)  # without momentum the batch's own
     x, out, p = rows(20, 0).requires_grad_(), rows(20, 1), shuffled(1) if kind == "shuffled_group" else None
     (white,) = method._whiten_views([x], made(method), seeded(1))
-    own = group_whiten(x, 4, p, detach=detach) if "group" in kind else whiten(x, kind, detach=detach)
+    groups = {"zca": 1, "channel": D}.get(kind, 4)
+    own = whole(x, kind) if kind == "pca" else group_whiten(x, groups, p, detach=detach)
     grads = [torch.autograd.grad((each * out).sum(), x)[0] for each in (white, own)]
     assert torch.allclose(torch.stack([white, grads[0]]), torch.stack([own, grads[1]]))
 
@@ -326,7 +334,6 @@ def test_impossible_settings_are_refused() -> None:
         r"feature_dropout must be in \[0, 1\), got nan": lambda: WhitenedCSE(feature_dropout=math.nan),
         "got groups=384 for width 1024": lambda: made(WhitenedCSE(), 1024),
         "divisor of the width, got groups=0 for width 12": lambda: group_whiten(x, 0),
-        "kind must be one of pca, zca, channel, got 'group'": lambda: whiten(x, "group"),
         "must not be negative nor all 0, got .1.0, -1.0": lambda: multi_positive(x, [x, x], 0.05, [1.0, -1.0]),
         "at least two pairs, got 1": lambda: multi_positive_inside(x[:1], [x[:1]], 0.05),
     }.items():

@@ -17,7 +17,7 @@ from cse_core.methods.baselines.isbert import ISBERT
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.embedding_cache import CachedEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pooling import NgramPooling, ngram_states
+from cse_core.models.pooling import NgramPooling
 from cse_core.models.pretrained import encoder_hash
 from cse_core.models.sentence_transformers_format import read_pooling
 from cse_core.run import Corpus, Pretrained, Run
@@ -43,12 +43,14 @@ def test_ngram_states_are_windows_of_a_sentence_s_own_tokens(relu: bool) -> None
     assert (found < 0).any() != relu
 
 
-def test_the_function_takes_the_weights_as_they_are() -> None:
-    kernel, bias = torch.tensor([[[1.0, 10.0, 100.0]]]), torch.tensor([0.5])
+@pytest.mark.parametrize(
+    ("relu", "expected"), [(False, [[210.5, -209.5], [21.5, -20.5]]), (True, [[210.5, 0], [21.5, 0]])]
+)
+def test_padding_counts_as_zeros(relu: bool, expected: list[list[float]]) -> None:
+    kernel, pooling = torch.tensor([[[1.0, 10.0, 100.0]]]), NgramPooling(1, channels=2, windows=(3,), relu=relu)
+    pooling.load_state_dict({"convs.0.weight": torch.cat([kernel, -kernel]), "convs.0.bias": torch.full((2,), 0.5)})
     states, mask = torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([[True, True, False]])
-    found = ngram_states(states, mask, [kernel, -kernel], [bias, bias], relu=False)
-    assert found[0, :2].tolist() == [[210.5, -209.5], [21.5, -20.5]]
-    assert ngram_states(states, mask, [kernel, -kernel], [bias, bias])[0, :2].tolist() == [[210.5, 0], [21.5, 0]]
+    assert pooling.ngrams(states, mask)[0, :2].tolist() == expected
 
 
 @pytest.mark.parametrize(("width", "channels"), [(768, 256), (128, 43), (1024, 341)])

@@ -37,7 +37,7 @@ def test_the_method_says_where_it_starts() -> None:
     assert starting_encoder(MLM(inner=continued)) == (BASE, "synthetic_dev")
     for method in (METHOD, SimCSE(), MLM(inner=METHOD)):
         assert starting_encoder(method) is None
-    assert CONTINUED.nested_checkpoints() == ((BASE, "synthetic_dev"),)
+    assert CONTINUED.nested_checkpoints == ((BASE, "synthetic_dev"),)
     assert CONTINUED.key != replace(CONTINUED, method=METHOD).key
     with pytest.raises(ValueError, match="start 'base' needs a base encoder, got none"):
         RankEncoder(rank_weight=0.0, start="base")

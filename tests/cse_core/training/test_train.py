@@ -43,7 +43,7 @@ from cse_core.seeding import generator_for
 from cse_core.training.checkpoint import MANIFEST
 from cse_core.training.dev_scoring import DevScore, DevSet
 from cse_core.training.loop import DivergedError
-from cse_core.training.optimization import linear_decay
+from cse_core.training.optimization import schedule_of
 from cse_core.training.run_state import UNFINISHED, finished_history
 from cse_core.training.teacher_embeddings import TargetEncoder
 from cse_core.training.train import train
@@ -269,7 +269,7 @@ def test_the_history_file_holds_everything(undisturbed: Trained) -> None:
 
 def test_the_rate_rises_to_the_end_of_the_warmup_and_falls_to_nothing() -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    schedule, rates = linear_decay(optimizer, 2, 6), []
+    schedule, rates = schedule_of(replace(TINY, warmup=1 / 3), optimizer, 6), []
     for _ in range(7):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()

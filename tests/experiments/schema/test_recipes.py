@@ -64,7 +64,7 @@ def test_the_small_scales_rescale_what_the_width_does_not_allow_and_nothing_else
 def test_rankencoder_trains_as_its_base_was_trained(base: str) -> None:
     run, taught = made("rankencoder", base=base), made(base)
     method: Any = run.method
-    assert run.nested_checkpoints() == ((taught, "stsb_dev"),)
+    assert run.nested_checkpoints == ((taught, "stsb_dev"),)
     assert method.inner == taught.method
     assert (run.pooling, run.template) == (taught.pooling, taught.template)
     assert (method.corpus_size, method.rank_weight) == (10_000, 0.05)

@@ -16,7 +16,6 @@ from cse_core.methods.baselines.dclr import (
     debiased_loss,
     instance_weights,
     noise_negatives,
-    with_complement,
 )
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Corpus, Pretrained, Run
@@ -244,10 +243,10 @@ def test_a_run_that_leaves_out_most_negatives_says_so(tmp_path: Any, caplog: pyt
 
 def test_complement_and_start_are_read_by_the_same_rule() -> None:
     complement, initial = replace(BASE, seed=1), replace(BASE, seed=2)
-    recipe = with_complement(PUBLISHED["bert-large-uncased"], complement, "last", initial)
+    recipe = PUBLISHED["bert-large-uncased"].with_method(complement=complement, initial=initial, select="last")
     method: Any = recipe.method
     run = replace(BASE, method=method)
-    assert run.nested_checkpoints() == ((complement, "last"), (initial, "last"))
+    assert run.nested_checkpoints == ((complement, "last"), (initial, "last"))
     assert method.starts_from == (initial, "last")
     assert DCLR(complement=complement).starts_from is None
     assert (method.threshold, method.noise_times) == (0.9, 3.0)

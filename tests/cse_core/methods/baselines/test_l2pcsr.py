@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cse_core.functional.contrastive import info_nce
 from cse_core.method import Factors, Loss, Tokens, starting_encoder
-from cse_core.methods.baselines.l2pcsr import L2PCSR, PUBLISHED, ascend, attack, binarize, with_start
+from cse_core.methods.baselines.l2pcsr import L2PCSR, PUBLISHED, ascend, attack, binarize
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.encoder import Encoder
 from cse_core.run import Corpus, Pretrained, Run
@@ -238,9 +238,9 @@ BASE = Run(
 
 
 def test_the_start_is_a_run_that_comes_first() -> None:
-    method: Any = with_start(PUBLISHED["bert-base-uncased"], BASE, "last").method
+    method: Any = PUBLISHED["bert-base-uncased"].with_method(initial=BASE, select="last").method
     assert starting_encoder(method) == (BASE, "last")
-    assert replace(BASE, method=method).nested_checkpoints() == ((BASE, "last"),)
+    assert replace(BASE, method=method).nested_checkpoints == ((BASE, "last"),)
     assert starting_encoder(PLAIN) is None
     assert "SimCSE run" in method.substituted
     assert PLAIN.substituted == ""
