@@ -12,6 +12,7 @@ import torch
 from cse_core.data.atomic_write import atomic_write
 from cse_core.data.batches import pad
 from cse_core.data.corpora import COLUMNS, corpus_of_file, lines_hash
+from cse_core.data.own_pairs import is_own
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine, Scorer
 from cse_core.lookup import unknown
@@ -65,6 +66,10 @@ def evaluate(
     '0.66'
     """
     names = suite.expand_names([tasks] if isinstance(tasks, str) else tasks, columns)
+    if columns and not any(map(is_own, names)):
+        raise ValueError(
+            f"columns {', '.join(columns)}: expected a file of pairs among the tasks, got {', '.join(names)}"
+        )
     evaluated = suite.evaluate(
         _sentence_encoder(encoder), scorer or Cosine(), names, data=Path(data) if data else None, progress=progress
     )
@@ -105,6 +110,10 @@ def train(
     for name in settings:
         if name not in allowed:
             raise unknown("setting", name, allowed)
+    if columns and isinstance(sentences, Corpus):
+        raise ValueError(
+            f"columns {', '.join(columns)}: expected a file of sentences, got a Corpus, which names its own"
+        )
     folder = resolve(str(backbone))
     if "pooling" not in settings:
         settings["pooling"], settings["template"] = read_pooling(folder)

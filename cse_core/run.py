@@ -102,6 +102,15 @@ class Pretrained:
         return ()
 
 
+def steps_per_epoch(examples: int, batch_size: int) -> int:
+    """Return the number of batches in an epoch; a smaller last one is left out if it has one or two examples.
+
+    One example has no negatives, and two leave no list to rank without the positive (ListNet).
+    """
+    whole, rest = divmod(examples, batch_size)
+    return whole + 1 if rest > 2 else whole
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One training run. Fields are declared values and never rewritten; derived values are properties."""
@@ -167,10 +176,15 @@ class Run:
         return self.key
 
     @property
+    def steps(self) -> int:
+        """The number of training steps, if each line of the corpus is an example."""
+        steps = self.epochs * steps_per_epoch(self.corpus.lines, self.batch_size)
+        return min(steps, self.max_steps or steps)
+
+    @property
     def evaluations(self) -> int:
         """The number of evaluations on dev sets during training: one every `eval_steps`, and at least one."""
-        steps = self.epochs * (self.corpus.lines // self.batch_size)
-        return max(1, min(steps, self.max_steps or steps) // self.eval_steps)
+        return max(1, self.steps // self.eval_steps)
 
     def nested(self) -> tuple["Run", ...]:
         """Return the runs that must have been trained before this one: teachers, bases."""

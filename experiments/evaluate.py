@@ -13,6 +13,7 @@ if __name__ == "__main__":
 
     run_script("experiments.evaluate")
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.models.word_vectors import is_word_vectors
 from experiments.cli.command import run_command
 from experiments.cli.console import PRINT_SECONDS, console, plain_columns
-from experiments.cli.options import Words, check_threads, filled_data_folder
+from experiments.cli.options import Words, check_device, check_threads, device_here, filled_data_folder
 from experiments.cli.user_inputs import pooling_text, read_corpus, read_encoder
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, execute
 from experiments.execution.log_queue import say_not_logged
@@ -73,6 +74,8 @@ class Options:
     """Folder with the data. If not given: CSE_DATA, the Hugging Face cache or the hub."""
     mlruns: Path = csv_record.MLRUNS
     """Folder of MLflow's database."""
+    device: str = os.environ.get("CSE_DEVICE", "")
+    """cpu or cuda. If not given: CSE_DEVICE, or cuda if there is a GPU."""
     threads: int = torch.get_num_threads()
     """Number of torch's threads."""
     again: bool = False
@@ -129,6 +132,7 @@ def print_earlier(earlier: Sequence[Mapping[str, Any]], result: Mapping[str, Any
 def main(options: Options) -> None:
     """Score an encoder; print, save and log the scores."""
     check_threads(options.threads)
+    check_device(options.device)
     data = filled_data_folder(options.data)
     tasks, scorer = suite.expand_names(options.tasks, options.columns), scorer_for(options)
     if options.columns and not any(map(own_pairs.is_own, tasks)):
@@ -140,7 +144,7 @@ def main(options: Options) -> None:
         console.print(pooling_text(options.encoder, options.pooling), highlight=False)
     job = Job(encoder, csv_record.MANUAL_RUNS, Path(options.encoder).name, (Scoring(AS_IS, scorer, tasks),))
     folder = options.mlruns / csv_record.MANUAL_RUNS
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device_here(options.device)
     execution = ExecutionSettings(folder.resolve(), data, device=device, threads=options.threads, cache=options.cache)
     earlier = read_stored(execution.store / job.key)["cells"]
     bars, failed = Bars(), None

@@ -74,16 +74,18 @@ def of_recorded(key: str, options: Options) -> Path:
     from experiments.comparison.tuned import recorded_jobs  # lazy: slow import
     from experiments.execution.job import ExecutionSettings, execute  # lazy: slow import
     from experiments.execution.sweep_setup import require_inputs, store_of, untrained_keys  # lazy: slow import
+    from experiments.schema.scales import SCALES  # lazy: slow import
     from experiments.studies.catalogue import choose_studies, names_at  # lazy: slow import
 
+    kept = {path.parent.name: path.parent for path in sorted((store_of(options) / key).glob(f"*/{MANIFEST}"))}
+    if kept:
+        return kept.get(SCALES[options.scale].dev) or next(iter(kept.values()))
     studies, mlruns = choose_studies(names_at(options.scale), options.scale), options.mlruns
     device = device_here(options.device)
     recorded = Recorded.read(options.scale, mlruns, recorded_jobs(options.scale, mlruns))
     jobs = named((key,), studies, recorded, mlruns, device).jobs
     dev, rules = studies[0].scale.dev, jobs[-1].rules
     checkpoint = store_of(options) / key / (dev if dev in rules else rules[0])
-    if (checkpoint / MANIFEST).is_file():
-        return checkpoint
     execution = ExecutionSettings(store_of(options), data_folder(options.data), device=device)
     require_inputs(jobs, untrained_keys(jobs, execution.store), execution.data)
     with Bar({job.key: job.name for job in jobs}) as bar:

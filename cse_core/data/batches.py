@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cse_core.data.text_files import MOST_CHARACTERS
 from cse_core.method import Batch, Factors, Tokens, to_device
+from cse_core.run import steps_per_epoch
 from cse_core.seeding import generator_for, seed_for
 
 if TYPE_CHECKING:
@@ -109,21 +110,13 @@ def _stacked_factors(tokens: Sequence[Tokens], longest: int) -> Factors | None:
     return Factors(torch.cat(list(widened)), features)
 
 
-def steps_per_epoch(examples: int, batch_size: int) -> int:
-    """Return the number of batches in an epoch; a smaller last one is left out if it has one or two examples.
-
-    One example has no negatives, and two leave no list to rank without the positive (ListNet).
-    """
-    whole, rest = divmod(examples, batch_size)
-    return whole + 1 if rest > 2 else whole
-
-
-def widths_for(longest: int) -> tuple[int, ...]:
+def widths_for(longest: int, most: int) -> tuple[int, ...]:
     """Return the widths to which a GPU's batches are padded: a third, two thirds and all of the longest example.
 
-    They are multiples of 8, as tensor cores prefer. They are few, as torch.compile makes a graph for each shape.
+    They are multiples of 8, as tensor cores prefer, but at most `most`, the encoder's number of positions. They are
+    few, as torch.compile makes a graph for each shape.
     """
-    return tuple(sorted({8 * math.ceil(longest * part / 24) for part in (1, 2, 3)}))
+    return tuple(sorted({min(8 * math.ceil(longest * part / 24), most) for part in (1, 2, 3)}))
 
 
 class Batches:
@@ -137,6 +130,7 @@ class Batches:
         seed: int,
         pad_id: int,
         device: torch.device,
+        positions: int,
         leave_out_duplicates: bool = False,
     ) -> None:
         self.columns = {name: Column(table, name) for name in table.column_names}
@@ -148,7 +142,7 @@ class Batches:
                 f"{self.examples} training examples make no batch: a contrastive loss needs at least three"
             )
         longest = max(int(np.diff(c.offsets).max()) for c in self.columns.values())
-        self.widths = widths_for(longest) if device.type == "cuda" else ()
+        self.widths = widths_for(longest, positions) if device.type == "cuda" else ()
         self._order = -1, np.empty(0, dtype=np.int64)
 
     def rows(self, step: int) -> Int[np.ndarray, " n"]:

@@ -128,6 +128,8 @@ def read_source(corpus: Corpus, folder: Path | None) -> Texts:
     """Return the corpus's texts unchanged; refuse a source with fewer, or with another hash than the pinned one."""
     if corpus.name in ("synthetic", synthetic.TRIPLES) and corpus.lines > synthetic.MOST_LINES:
         raise ValueError(f"{corpus.name}: expected at most {synthetic.MOST_LINES:,} lines, got {corpus.lines:,}")
+    if corpus.columns and (corpus.name in ("synthetic", sts_texts.NAME) or corpus.name in senteval.SETS):
+        raise ValueError(f"corpus {corpus.name}: is of single sentences, got the columns {', '.join(corpus.columns)}")
     if corpus.name == "synthetic":
         source, lines = "synthetic", synthetic.sentences(corpus.lines)
     elif corpus.name == synthetic.TRIPLES:

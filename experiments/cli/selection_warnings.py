@@ -20,9 +20,8 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
     sets = dev_sets(rule)
     if not sets:
         return
-    steps = run.epochs * (run.corpus.lines // run.batch_size)
-    steps = min(steps, run.max_steps or steps)
-    if (scores := max(1, steps // run.eval_steps)) < FEWEST:
+    steps, scores = run.steps, run.evaluations
+    if scores < FEWEST:
         every = max(1, steps // 10)
         more = f"; --eval-steps {every} gives {steps // every}" if steps >= FEWEST else ""
         among, length = counted(scores, "dev score"), counted(steps, "step")

@@ -107,7 +107,7 @@ class LiveLog:
             try:
                 task()
                 failures = 0
-            except OSError:
+            except Exception:  # noqa: BLE001 - the thread goes on; `unlogged` has the reason
                 failures += 1
                 self._retry_at = time.monotonic() + BACKOFF_SECONDS
                 if self._closing and failures > 1:  # a single failure may be temporary
@@ -129,18 +129,24 @@ class LiveLog:
                 self._changed.wait(min(times.values()) - now if times else None)
 
     def _log_runs(self) -> None:
+        damaged: Exception | None = None
         for key in list(self.unlogged):
             try:
                 self.tracker.log(self.store / key)
-            except OSError as error:
+            except Exception as error:
                 with self._changed:
                     del self.unlogged[key]
                     self.unlogged[key] = str(error)  # behind the others
-                raise
+                if isinstance(error, OSError):  # of MLflow, so the others would fail too
+                    raise
+                damaged = error
+                continue
             with self._changed:
                 del self.unlogged[key]
                 for queue in (self._points, self._stopped, self._begun):
                     queue.pop(key, None)
+        if damaged:
+            raise damaged
 
     def _log_points(self) -> None:
         with self._changed:

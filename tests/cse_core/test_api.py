@@ -225,3 +225,10 @@ def test_a_batch_has_the_cut_tokens_of_its_sentences_and_a_generator_of_its_seed
     assert batch.rows.tolist() == [0, 1]
     again = make_batch(SimCSE(), long, encoder, seed=3)
     assert torch.equal(torch.rand(3, generator=batch.generator), torch.rand(3, generator=again.generator))
+
+
+def test_columns_without_a_file_that_has_them_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="columns a, b: expected a file of pairs among the tasks, got synthetic_dev"):
+        evaluate("wiki-tiny", "synthetic_dev", columns=("a", "b"))
+    with pytest.raises(ValueError, match="columns a, b: expected a file of sentences, got a Corpus"):
+        train(SimCSE(), Corpus("synthetic", 8), "wiki-tiny", store=tmp_path, columns=("a", "b"))

@@ -27,7 +27,7 @@ def table_of(lists: list[list[int]], name: str = "text") -> Dataset:
 def numbered(n: int, batch_size: int = 4, *, seed: int = 42) -> Batches:
     """Batches of n examples, the i-th of 1 + i % 5 tokens i + 1."""
     table = table_of([[i + 1] * (1 + i % 5) for i in range(n)])
-    return Batches(table, batch_size, seed=seed, pad_id=0, device=CPU)
+    return Batches(table, batch_size, seed=seed, pad_id=0, device=CPU, positions=512)
 
 
 def epoch_of(batches: Batches, epoch: int) -> list[list[int]]:
@@ -106,7 +106,7 @@ def test_columns_keep_to_the_same_rows() -> None:
     lists = [[i] * (1 + i % 3) for i in range(9)]
     features = Features({name: List(Value("int32")) for name in ("anchor", "other")})
     table = Dataset.from_dict({"anchor": lists, "other": [[*ids, 7, 7] for ids in lists]}, features=features)
-    batch = Batches(table, 4, seed=0, pad_id=99, device=CPU).at(1)
+    batch = Batches(table, 4, seed=0, pad_id=99, device=CPU, positions=512).at(1)
     assert batch["anchor"].ids[:, 0].tolist() == batch["other"].ids[:, 0].tolist() == batch.rows.tolist()
     assert (batch["other"].mask.sum(1) - batch["anchor"].mask.sum(1)).tolist() == [2] * 4
     assert (batch["anchor"].ids[~batch["anchor"].mask] == 99).all()

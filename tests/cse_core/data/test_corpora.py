@@ -321,6 +321,13 @@ class TestFilesOfOnesOwn:
         with pytest.raises(ValueError, match="is an object of JSON"):
             corpora.sentences(Corpus(str(tmp_path / "a.txt"), 2))
 
+    @pytest.mark.parametrize("name", ["synthetic", "stsb_dev", "sts_texts"])
+    def test_a_corpus_of_single_sentences_has_no_columns(self, name: str, cache: Path):
+        with pytest.raises(
+            ValueError, match=f"corpus {name}: is of single sentences, got the columns sentence1, other"
+        ):
+            corpora.sentences(Corpus(name, 8, columns=("sentence1", "other")))
+
     def test_a_text_has_no_columns_and_a_table_no_lines(self, nli: Path, source: Path, cache: Path):
         message = r"corpus\.txt: a \.txt has a sentence a line, got the columns a, b; rename"
         with pytest.raises(ValueError, match=message):

@@ -58,7 +58,7 @@ def test_batches_have_at_most_three_shapes_on_a_gpu(
     monkeypatch.setattr("cse_core.data.batches.generator_for", lambda *_: torch.Generator())
     encoder = Encoder.from_pretrained("wiki-tiny")
     table = examples(CORPUS, method, encoder.tokenizer, 32)
-    batches = Batches(table, 4, seed=1, pad_id=encoder.pad_id, device=torch.device(kind))
+    batches = Batches(table, 4, seed=1, pad_id=encoder.pad_id, device=torch.device(kind), positions=512)
     all_columns = [tokens for step in range(batches.per_epoch) for tokens in batches.at(step).columns.values()]
     widths = {tokens.ids.shape[1] for tokens in all_columns}
     longest = max(len(row) for column in table.column_names for row in table[column])

@@ -32,6 +32,7 @@ from cse_core.methods.baselines.pcl import PCL
 from cse_core.methods.compcse import CompCSE
 from cse_core.methods.diffcse import DiffCSE
 from cse_core.methods.mlm import MLM
+from cse_core.methods.promptbert import TEMPLATES, PromptBERT
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
@@ -218,6 +219,18 @@ def test_an_eigenvalue_problem_that_is_not_finite_is_a_divergence(
     run = replace(TINY, method=WhitenedCSE(groups=16))
     with pytest.raises(DivergedError, match=f"run {run.key}: weights are not finite after step 2 of 14"):
         train(run, tmp_path, rules=("last",))
+
+
+def test_a_template_that_leaves_no_positions_is_refused(tmp_path: Path) -> None:
+    """PromptBERT adds its words to sentences that have max_length tokens already."""
+    long = replace(TINY, method=PromptBERT(), pooling="mask", template=TEMPLATES["bert"][0], max_length=48)
+    with pytest.raises(ValueError, match=r"sentences have up to \d+ tokens, and wiki-tiny has 48 positions; expected"):
+        train(replace(long, corpus=_long_sentences(tmp_path)), tmp_path)
+
+
+def _long_sentences(folder: Path) -> Corpus:
+    (folder / "long.txt").write_text("".join(f"{'word ' * 99}{i}\n" for i in range(TINY.batch_size)))
+    return corpus_of_file(folder / "long.txt")
 
 
 def test_an_unknown_rule_and_another_backbone_content_are_refused(tmp_path: Path) -> None:

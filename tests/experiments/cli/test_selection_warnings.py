@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,10 +38,12 @@ def test_pairs_that_select_and_are_scored_are_counted_in_either_order_and_spelli
 
 
 def test_a_choice_among_fewer_than_three_is_warned_of() -> None:
-    def said(**changes: int) -> list[str]:
+    def said(**changes: Any) -> list[str]:
         return list(selection_warnings(replace(RUN, **changes), "synthetic_dev", ("synthetic",), None))
 
     assert said(eval_steps=3) == []
+    # A smaller last batch is a step too: three an epoch of 190 sentences, and six dev scores.
+    assert said(corpus=Corpus("synthetic", 190), epochs=4) == []
     assert said(eval_steps=4) == ["synthetic_dev selects among 2 dev scores of about 10 steps; --eval-steps 1 gives 10"]
     (one,) = said(eval_steps=125)  # the last step's
     assert one.startswith("synthetic_dev selects among 1 dev score of about 10 steps")

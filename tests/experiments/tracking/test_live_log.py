@@ -76,6 +76,25 @@ def test_a_run_that_resumes_sends_its_points_again_and_mlflow_has_each_once(trac
     assert tracker.runs("tiny")[JOB.key].info.status == "FAILED"
 
 
+def test_a_run_that_cannot_be_read_keeps_no_other_from_mlflow(tmp_path: Path) -> None:
+    logged = []
+
+    class Refusing:
+        def log(self, folder: Path) -> None:
+            if folder.name == "damaged":
+                raise ValueError("results.csv, line 3: expected a number")
+            logged.append(folder.name)
+
+    live = LiveLog(Refusing(), tmp_path, begun)  # ty: ignore[invalid-argument-type]
+    for key in ("damaged", "first", "second"):
+        live.finish(key)
+    until(lambda: logged == ["first", "second"])
+    live.finish("third")
+    live.close()
+    assert logged == ["first", "second", "third"]
+    assert live.unlogged == {"damaged": "results.csv, line 3: expected a number"}
+
+
 def test_points_take_a_hundredth_of_the_time(tracker: Tracker, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
