@@ -113,14 +113,8 @@ test_impossible_settings_are_refused = refuses(
 
 
 def test_published_settings() -> None:
-    both: dict[str, Any] = {
-        "batch_size": 96,
-        "learning_rate": 5e-7,
-        "warmup": 0.1,
-        "max_length": 67,
-        "weight_decay": 0.01,
-    }
-    both |= {"pooling": "mean"}
+    both: dict[str, Any] = {"batch_size": 96, "learning_rate": 5e-7, "warmup": 0.1, "max_length": 67}
+    both |= {"weight_decay": 0.01, "pooling": "mean"}
     rows = {
         "bert-base-uncased": (ConSERT(), {"dropout": 0.0, "epochs": 10, "eval_steps": 200}),
         "bert-large-uncased": (of("none", "shuffle"), {"dropout": 0.1, "epochs": 25, "eval_steps": 100}),
