@@ -10,13 +10,12 @@ import pandas as pd
 import pytest
 
 from analysis import make_figures
-from analysis.plots import style
 from analysis.plots.figure_data import curves_of
 from analysis.plots.registry import VIEWS
 from experiments.results import csv_record
 from experiments.schema.study import Study
 from experiments.studies import catalogue
-from tests.support.figure_records import arrays_of, figure_of, lines_of, points_of, study_of
+from tests.support.figure_records import arrays_of, lines_of, points_of, study_of
 
 
 @pytest.fixture
@@ -49,20 +48,6 @@ def test_a_run_counts_in_every_row_that_has_it_and_equal_rows_come_once(study, c
     assert set(found.loc[found["row"] == "Fewer", "seed"]) == {1}
     assert set(found.loc[found["row"] == "SimCSE", "seed"]) == {42, 1, 2}
     assert "Same" not in set(found["row"])
-
-
-@pytest.mark.slow
-def test_a_table_is_drawn_as_differences_in_dev_score_in_points_and_as_losses(study, curves, lines, tmp_path):
-    figure = figure_of(make_figures.draw, make_figures.figure_data_of(study, lines, curves, tmp_path))
-    better, *others = panels = [axes for axes in figure.axes if axes.get_title()]
-    assert [axes.get_title() for axes in panels] == ["Better", "One seed", "SimCSE", "Better", "One seed"]
-    (line,) = [line for line in better.get_lines() if list(line.get_xdata()) == [32, 64]]
-    assert np.asarray(line.get_ydata()) == pytest.approx([10, 10])
-    band = np.asarray(others[1].collections[0].get_paths()[0].vertices)[:, 1]
-    assert (band.min(), band.max()) == pytest.approx((2.01, 2.42))
-    assert "1 to 3 seeds, bands from smallest to largest; one seed has no band" in style.caption(figure)
-    assert "A paper, Table 4 · scale small" in figure.get_suptitle()
-    plt.close(figure)
 
 
 def check_files(study: Study, mlruns: Path, name: str) -> Path:

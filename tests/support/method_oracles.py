@@ -41,3 +41,12 @@ def slopes(value: Callable[..., float], *inputs: Tensor, step: float = 1e-6) -> 
             gradient.view(-1)[place] = (sides[0] - sides[1]) / (2 * step)
         found.append(gradient)
     return found
+
+
+def nt_xent_loop(first: Sequence[Vector], second: Sequence[Vector], temperature: float) -> float:
+    """NT-Xent, a vector at a time: each against all others of both views."""
+    vectors, n, total = [*first, *second], len(first), 0.0
+    for i, vector in enumerate(vectors):
+        chances = {k: math.exp(cosine(vector, o) / temperature) for k, o in enumerate(vectors) if k != i}
+        total -= math.log(chances[(i + n) % (2 * n)] / sum(chances.values())) / (2 * n)
+    return total

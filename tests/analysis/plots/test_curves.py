@@ -87,7 +87,9 @@ def test_a_table_has_a_panel_a_row_with_differences_from_the_first_in_dev_score(
 @pytest.mark.slow
 def test_a_table_of_few_rows_has_its_losses_too() -> None:
     drawn = figure_data_of(study_of("quickstart", "quickstart"))
-    panels = {axes.get_ylabel(): axes for axes in figure_of(curves.all_curves, drawn).axes}
+    figure = figure_of(curves.all_curves, drawn)
+    assert ", bands from smallest to largest" in style.caption(figure)
+    panels = {axes.get_ylabel(): axes for axes in figure.axes}
     losses = panels["losses, nats"]
     assert losses.get_title() == "SimCSE"
     assert [text.get_text() for text in losses.get_legend().get_texts()] == ["contrastive", "rank", "minimised"]

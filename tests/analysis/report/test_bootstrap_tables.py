@@ -155,12 +155,6 @@ def test_only_draws_of_seeds_as_the_contrasts_test_takes_them_are_shown(wide: St
     assert planned_cells(study, lines, NOTHING) == {}
 
 
-def test_an_interval_beyond_0_and_beyond_the_margin_is_not_within_it(wide: Study, lines: pd.DataFrame) -> None:
-    study = planned(wide, paired=True)
-    drawn = pd.DataFrame([drawn_line(study, (42, 1), "paired", 0.5, 1.5)])
-    assert planned_cells(study, lines, drawn)["R1"][-1] == "excludes 0, not within the margin"
-
-
 def test_each_contrast_of_a_study_draws_seeds_as_its_own_test_takes_them(wide: Study) -> None:
     study = planned(wide, paired=True)
     apart = replace(study.contrasts[0], claim="R2", plus=("One seed",), paired=False)

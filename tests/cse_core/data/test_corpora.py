@@ -375,11 +375,6 @@ class TestExamples:
         assert table.data.schema.field("text").type == pa.list_(pa.int32())
         assert table["text"][1] == [tokenizer.cls_token_id, tokenizer.sep_token_id]
 
-    def test_a_very_long_sentence_is_cut(self, tmp_path: Path, cache: Path, tokenizer):
-        (tmp_path / "long.txt").write_text("word " * 10_000 + "\n\n")
-        table = examples(Corpus("long", 2), Plain(), tokenizer, 32, tmp_path)
-        assert [len(ids) for ids in table["text"]] == [32, 2]
-
     def test_chunks_are_invisible(self, corpus: Corpus, cache: Path, tokenizer, monkeypatch):
         whole = examples(corpus, Halves(), tokenizer, 8)[:]
         monkeypatch.setenv("CSE_CACHE", str(cache / "other"))

@@ -2,17 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from cse_core.data import own_pairs
 from cse_core.data.senteval import pairs
 from cse_core.evaluation import suite
-from cse_core.evaluation.scorers import Cosine
-from cse_core.metrics.correlation import correlations
-from cse_core.training.selection import dev_sets
-from tests.support.encoders import wiki_tiny
 
 ROWS = [("A cat sleeps.", "A cat rests.", 4.5), ("It rains.", "The bank is shut.", 0.0), ("He sings.", "He hums.", 3.0)]
 
@@ -190,29 +185,3 @@ def test_a_name_with_an_extension_or_a_folder_is_a_file() -> None:
     for name in ("pairs.csv", "pairs.TSV", "folder/pairs", "pairs.xlsx"):
         with pytest.raises(FileNotFoundError, match=r"no such file; expected .*, as \.txt, \.tsv, \.csv, \.jsonl"):
             suite.expand_names([name])
-    with pytest.raises(ValueError, match=r"unknown task 'stsbb' .*did you mean stsb"):
-        suite.expand_names(["stsbb"])
-
-
-@pytest.mark.parametrize("longest", [8, 9, 40])
-def test_how_many_texts_were_cut_is_said(tmp_path: Path, longest: int) -> None:
-    rows = [*ROWS, ("word " * 6, "é " * 7, 1.0), ("word " * 7, "word " * 20, 2.0)]
-    (name,) = suite.expand_names([str(write(tmp_path / "long.tsv", *(line(*row) for row in rows)))])
-    encoder = wiki_tiny().with_pooling("cls", longest=longest)
-    texts = {text.strip() for row in rows for text in row[:2]}
-    cut = sum(len(ids) > longest for ids in encoder.tokenizer(list(texts))["input_ids"])
-    assert cut == {8: 3, 9: 1, 40: 0}[longest]
-    expected = [f"{name}: {cut} of {len(texts)} texts are longer than {longest} tokens and were cut"] if cut else []
-    assert [*suite.evaluate(encoder, Cosine(), [name]).datasets[name].warnings] == expected
-
-
-def test_a_set_of_ones_own_is_scored_as_every_set_is_and_selects_checkpoints(tmp_path: Path) -> None:
-    (name,) = suite.expand_names([str(write(tmp_path / "mine.tsv", *LINES))])
-    assert dev_sets(name) == (name,)
-    encoder = wiki_tiny()
-    scored = suite.evaluate(encoder, Cosine(), [name])
-    a, b = (encoder.encode([row[side] for row in ROWS]).double() for side in (0, 1))
-    cosines = (a * b).sum(1) / a.norm(dim=1) / b.norm(dim=1)
-    expected = correlations(cosines.numpy(), np.array([row[2] for row in ROWS]), ["all"] * 3)
-    assert scored[name].metrics == pytest.approx(expected)
-    assert scored[name].rows == 3

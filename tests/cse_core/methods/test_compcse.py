@@ -116,14 +116,6 @@ def test_closed_forms_of_compositions() -> None:
     assert compose([torch.zeros(1, 4), torch.ones(1, 4)], "concat").tolist() == [[0, 0, 1, 1]]
 
 
-def test_sum_and_average_have_the_same_cosines_only_after_the_head() -> None:
-    for order in ("before_head", "after_head"):
-        encode, _, batch, modules = setting(CompCSE())
-        methods = (CompCSE(compose=how, order=order) for how in ("sum", "average"))
-        total, average = (method.loss(encode, batch, modules, {}).total.item() for method in methods)
-        assert (total == pytest.approx(average, rel=1e-9)) is (order == "after_head")
-
-
 def test_identical_parts_without_dropout_are_simcse(encoder: Encoder) -> None:
     """The null: both parts the sentence itself. Holds for halves of either and for a sum after the head, too."""
     tokens = pad(encoder.tokenise(TEXTS), encoder.pad_id)

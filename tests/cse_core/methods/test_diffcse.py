@@ -193,24 +193,6 @@ def test_detection_leaves_the_contrast_as_it_is() -> None:
     assert torch.equal(found, step_of(SimCSE()).loss.total)
 
 
-@pytest.mark.slow
-def test_the_modules_can_be_saved_and_loaded(encoder: Encoder) -> None:
-    """The running moments of the head among them; the same loss follows."""
-    method = MLM(inner=replace(MINI, detection_weight=1.0))
-    modules, other = (method.modules(encoder, seeded(seed)) for seed in (2, 3))
-    loss_of(method, encoder, modules)
-    with torch.no_grad():
-        for parameter in modules.parameters():
-            parameter.mul_(1.01)
-    found, expected = (loss_of(method, encoder, part).total for part in (other, modules))
-    assert found != expected
-    other.load_state_dict(modules.state_dict())
-    saved, loaded = (part["head"].state_dict() for part in (modules, other))
-    assert "1.running_var" in saved
-    assert all(torch.equal(saved[name], loaded[name]) for name in saved)
-    assert torch.equal(loss_of(method, encoder, other).total, expected)
-
-
 def test_a_roberta_trains_with_both_extra_losses(tmp_path: Path, roberta: Path, encoder: Encoder) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(roberta)
     tokenizer.save_pretrained(tmp_path)

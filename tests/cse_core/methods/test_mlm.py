@@ -100,19 +100,6 @@ def test_only_maskable_tokens_change_and_only_chosen_ones(seed: int, share: floa
     assert all(torch.equal(a, b) for a, b in zip((masked, chosen), again, strict=True))
 
 
-def test_masking_at_its_limits() -> None:
-    ids, some = torch.randint(10, 50, (30, 7), generator=seeded()), torch.rand(30, 7, generator=seeded(1)) < 0.5
-    fates = ({"keep": 0.0, "random": 0.0}, {"keep": 1.0, "random": 0.0}, {"keep": 0.0, "random": 1.0})
-    found = [mask_tokens(ids, some, 1.0, 50, MASK, seeded(), **fate) for fate in fates]
-    assert all(torch.equal(chosen, some) for _, chosen in found)
-    masks, kept, random = (masked[some] for masked, _ in found)
-    assert (masks == MASK).all()
-    assert torch.equal(kept, ids[some])
-    assert len(random.unique()) > 20
-    one, other = (mask_tokens(ids, some, 0.5, 50, MASK, seeded(seed))[1] for seed in (2, 3))
-    assert not torch.equal(one, other)
-
-
 @given(st.integers(1, 6), st.integers(0, 10_000))
 def test_the_masked_loss_is_the_mean_surprise(m: int, seed: int) -> None:
     scores = 3 * torch.randn(m, 11, generator=seeded(seed), dtype=torch.float64)
@@ -218,28 +205,11 @@ def test_it_delegates_to_the_method_within(encoder: Encoder) -> None:
     assert torch.equal(found.total, expected.total + 0.1 * found.terms["mlm"])
 
 
-@pytest.mark.slow
-def test_the_head_is_a_copy_of_its_own_that_is_trained() -> None:
-    trained = wiki_tiny(dropout=0.1)
-    modules = MLM().modules(trained, seeded())
-    head: Any = modules["mlm_head"]
-    embeddings: Any = trained.backbone.get_input_embeddings()
-    decoder, words = head.head.decoder.weight, embeddings.weight
-    assert torch.equal(decoder, words)
-    assert decoder.data_ptr() != words.data_ptr()
-    optimizer = torch.optim.AdamW([*trained.parameters(), *modules.parameters()], lr=1e-3)
-    terms = []
-    for _ in range(8):
-        loss = loss_of(MLM(mlm_share=0.5), trained, modules)
-        optimizer.zero_grad()
-        loss.terms["mlm"].backward()
-        optimizer.step()
-        terms.append(loss.terms["mlm"].item())
-    for name, parameter in head.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().max() > 1e-6, name
-    assert not torch.equal(decoder, words)
-    assert terms[-1] < 0.8 * terms[0]
+def test_the_head_is_a_copy_of_its_own(encoder: Encoder) -> None:
+    head: Any = MLM().modules(encoder, seeded())["mlm_head"]
+    embeddings: Any = encoder.backbone.get_input_embeddings()
+    assert torch.equal(head.head.decoder.weight, embeddings.weight)
+    assert head.head.decoder.weight.data_ptr() != embeddings.weight.data_ptr()
 
 
 def test_a_backbone_without_a_head_is_refused(tmp_path: Path, encoder: Encoder) -> None:

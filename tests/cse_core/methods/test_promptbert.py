@@ -1,6 +1,5 @@
 """PromptBERT against a loop in double precision over single sentences, closed forms of its denoising, and its text."""
 
-import io
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -189,35 +188,14 @@ def test_a_sentence_without_words_has_a_finite_gradient() -> None:
     assert all(p.grad is not None and p.grad.abs().max() < 1e3 for p in encoder.parameters())
 
 
-def test_training_adds_no_full_stop_and_evaluation_does(encoder: Encoder) -> None:
-    trained = BERT.examples(["a cat"], encoder.tokenizer, CUT)
-    filled = [encoder.tokenizer(t.replace("{}", "a cat"))["input_ids"] for t in TEMPLATES["bert"]]
-    assert [trained["first"], trained["second"]] == [[ids] for ids in filled]
-    (evaluated,) = encoder.tokenise(["a cat"])
-    assert evaluated == encoder.tokenizer(TEMPLATES["bert"][0].replace("{}", "a cat."))["input_ids"]
-
-
-@pytest.mark.parametrize("length", [3, CUT, 32])
-def test_the_length_is_the_sentences_and_the_template_comes_on_top(encoder: Encoder, length: int) -> None:
-    words = " ".join(["river"] * 50)
-    for ids in BERT.examples([words], encoder.tokenizer, length).values():
-        assert len(ids[0]) == length + 10
-        assert ids[0].count(encoder.tokenizer.mask_token_id) == 1
-
-
 def test_an_encoder_that_does_not_pool_at_the_mask_is_refused() -> None:
     with pytest.raises(ValueError, match="templates need an encoder with pooling 'mask' and a template, got 'cls'"):
         BERT.modules(wiki_tiny(), torch.Generator())
 
 
-def test_a_saved_state_is_only_the_head_and_can_be_loaded(encoder: Encoder) -> None:
-    modules, other = modules_of(BERT, encoder), modules_of(BERT, encoder, seed=3)
+def test_a_saved_state_is_only_the_head(encoder: Encoder) -> None:
+    modules = modules_of(BERT, encoder)
     assert set(modules.state_dict()) == {"head.0.weight", "head.0.bias"} == {n for n, _ in modules.named_parameters()}
-    torch.save(modules.state_dict(), file := io.BytesIO())
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    batch = batch_of(BERT, encoder, TEXTS, length=CUT)
-    assert torch.equal(BERT.loss(encoder, batch, modules, {}).total, BERT.loss(encoder, batch, other, {}).total)
     assert [value.device.type for value in modules.to("meta").buffers()] == ["meta", "meta"]
 
 

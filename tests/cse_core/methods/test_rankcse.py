@@ -36,8 +36,8 @@ TEACHERS = (Teacher(Pretrained("a"), 0.25), Teacher(Pretrained("b"), 0.75))
 METHOD = RankCSE(teachers=TEACHERS)
 
 
-def cosines(n: int, seed: int, *, d: int = 5) -> torch.Tensor:
-    return cosine_matrix(*drawn(2, n, d, seed=seed))
+def cosines(n: int, seed: int) -> torch.Tensor:
+    return cosine_matrix(*drawn(2, n, 5, seed=seed))
 
 
 def squares_loop(student: torch.Tensor, teacher: torch.Tensor) -> float:
@@ -69,12 +69,12 @@ def list_net_loop(student: torch.Tensor, teacher: torch.Tensor, t2: float, t3: f
     return total / n
 
 
-def list_mle_loop(student: torch.Tensor, teacher: torch.Tensor, t: float) -> float:
+def list_mle_loop(student: torch.Tensor, teacher: torch.Tensor, t: float, epsilon: float = 0.0) -> float:
     """Eq. 5 as the product of choices: the best of what is left, one after the other."""
     total = 0.0
     for scores, order in zip(student.tolist(), teacher.argsort(dim=1, descending=True).tolist(), strict=True):
-        left = [math.exp(scores[j] / t) for j in order]
-        total -= sum(math.log(left[k] / sum(left[k:])) for k in range(len(left)))
+        left = [math.exp((scores[j] - max(scores)) / t) for j in order]
+        total -= sum(math.log(left[k] / (sum(left[k:]) + epsilon)) for k in range(len(left)))
     return total / len(student)
 
 
@@ -151,12 +151,6 @@ def test_list_mle_closed_forms() -> None:
     assert list_mle(flat, teacher, 0.05, reduction="mean").item() == pytest.approx(math.log(math.factorial(6)) / 6)
 
 
-def test_list_mle_includes_the_positive() -> None:
-    teacher = cosines(5, 0) + 9 * torch.eye(5, dtype=torch.float64)
-    student = cosines(5, 1)
-    assert list_mle(student + torch.eye(5), teacher, 0.05) < list_mle(student, teacher, 0.05)
-
-
 @given(sizes, seeds)
 def test_list_mle_does_not_depend_on_the_order_of_columns(n: int, seed: int) -> None:
     s, t = cosines(n, seed), cosines(n, seed + 1)
@@ -170,12 +164,6 @@ def test_list_mle_orders_ties_at_random_and_by_the_generator() -> None:
     assert len(values) > 1
     again = [list_mle(student, ties, 0.05, seeded(3)).item() for _ in range(2)]
     assert again[0] == again[1]
-
-
-def test_the_released_epsilon_inflates_list_mle() -> None:
-    s, t = cosines(64, 0, d=128), cosines(64, 1, d=128)
-    exact, released = list_mle(s, t, 0.025), list_mle(s, t, 0.025, epsilon=1e-7)
-    assert released > exact
 
 
 @given(sizes, seeds, st.floats(0, 1))
@@ -265,10 +253,10 @@ def test_the_loss_is_the_weighted_sum_of_its_equations(rank: str, order: str) ->
     )
 
 
-def test_the_squared_error_has_no_temperature() -> None:
-    method = replace(METHOD, rank="mse")
-    other = replace(method, student_temperature=0.5, teacher_temperature=None)
-    assert loss_of(method).terms["rank"] == loss_of(other).terms["rank"]
+def test_list_mle_of_released_code_has_an_epsilon_in_the_logarithm() -> None:
+    found = loss_of(replace(METHOD, rank="list_mle", variant="released_code")).terms["rank"].item()
+    assert found == pytest.approx(list_mle_loop(STUDENT, MIXED, 0.05, 1e-7), rel=1e-5)
+    assert found > list_mle_loop(STUDENT, MIXED, 0.05) + 0.01
 
 
 def test_released_code_follows_the_community_code() -> None:
@@ -283,12 +271,6 @@ def test_released_code_follows_the_community_code() -> None:
     assert ranks["student_temperature"] != found["rank"]  # tau2 is the teacher's there
     assert ranks["teacher_temperature"] == found["rank"]
     assert ranks["temperature"] != found["rank"]
-
-
-@pytest.mark.parametrize("n", [2, 5])
-def test_consistencys_gradient_is_its_slope(n: int) -> None:
-    similarity = (0.3 * drawn(n, n, seed=1)).requires_grad_()
-    check_against_loop(consistency(similarity, 0.2), lambda s: js_loop(s, 0.2), similarity, least=1e-3)
 
 
 ONLY = {

@@ -147,19 +147,6 @@ def test_one_pass_of_three_columns_reaches_all_of_them(encoder: Encoder) -> None
     assert contrast[2] is None  # no negative of the contrast
 
 
-@pytest.mark.parametrize("length", [11, LENGTH, 32])
-def test_the_length_counts_the_template(encoder: Encoder, length: int) -> None:
-    columns = SNCSE().examples([*TEXTS, "river " * 100], encoder.tokenizer, length)
-    for name, ids in columns.items():
-        before = 'this sentence : "' if name == "anchor" else 'this sentence of "'
-        for row in ids:
-            pieces = encoder.tokenizer.convert_ids_to_tokens(row)
-            assert pieces[:5] == ["[CLS]", *before.split()]
-            assert pieces[-5:] == ['"', "means", "[MASK]", ".", "[SEP]"]
-        assert max(map(len, ids)) == length
-        assert min(map(len, ids)) == min(length, 12 if name != "negation" else 13)
-
-
 @pytest.mark.parametrize("length", [10, 7])
 def test_a_length_without_room_for_the_sentence_is_refused(encoder: Encoder, length: int) -> None:
     message = rf"'This sentence : .*' leaves room for {length - 10} word pieces of the sentence, expected at least one"

@@ -73,12 +73,6 @@ def test_nearly_identical_vectors_keep_their_digits(spread: float) -> None:
     assert uniformity(x.float()) == pytest.approx(uniformity_by_hand(x.float()), rel=1e-4)
 
 
-def test_the_mean_of_batches_is_another_number() -> None:
-    x = normal(512, 8)
-    batches = np.mean([uniformity(batch) for batch in x.split(128)])
-    assert batches < uniformity(x) - 1e-4  # a mean of logs lies below the log of the mean
-
-
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12).filter(lambda c: sum(c) > 1), st.integers(0, 99))
 def test_counts_are_the_rows_repeated(counts: list[int], seed: int) -> None:
     x, times = normal(len(counts), 4, seed=seed).double(), torch.tensor(counts)

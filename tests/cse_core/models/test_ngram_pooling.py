@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 
 from cse_core.data.batches import pad
 from cse_core.evaluation.scorers import Cosine
-from cse_core.method import Tokens
 from cse_core.methods.baselines.isbert import ISBERT
 from cse_core.methods.simcse import SimCSE
 from cse_core.models.embedding_cache import CachedEncoder
@@ -195,11 +194,3 @@ def test_damaged_and_foreign_folders_are_refused_by_name(tmp_path: Path) -> None
     save_file({name: value / 0 for name, value in load_file(path).items()}, path)
     with pytest.raises(ValueError, match=r"1_CNN/model.safetensors: holds numbers that are not finite"):
         Encoder.from_pretrained(path.parents[1])
-
-
-def test_a_training_pass_reads_backbone_states_and_not_ngrams() -> None:
-    encoder = encoder_of().train()
-    ids = torch.tensor([[101, 1000, 102]])
-    tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool))
-    assert encoder.states(tokens).shape == (1, 3, 128)
-    assert encoder.without_dropout(tokens)[0].shape == (1, 129)

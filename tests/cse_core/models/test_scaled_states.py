@@ -136,16 +136,6 @@ def test_what_is_neutral_changes_no_bit(path: str, pooling: str, precision: str)
     assert not any(part._forward_hooks for part in encoder.backbone.modules()) or pooling == "top2_mean"
 
 
-def test_padding_and_what_it_keeps_do_not_matter(path: str) -> None:
-    encoder = encoder_of()
-    tokens = tokens_of(encoder)
-    kept, factors = drawn(*tokens.ids.shape, 1) > 0.4, factors_of(tokens)
-    other = Factors(factors.tokens.masked_fill(~tokens.mask[:, None], 7.0), factors.features)
-    changed = replace(tokens, kept=kept | ~tokens.mask[..., None], factors=other)
-    expected = outcome(encoder, replace(tokens, kept=kept, factors=factors))[0]
-    assert torch.allclose(outcome(encoder, changed)[0], expected, atol=1e-6)
-
-
 def test_views_of_one_pass_keep_what_is_theirs(path: str) -> None:
     """Different widths, by token, by feature and not at all: as in passes of their own."""
     encoder = encoder_of()
@@ -200,19 +190,6 @@ def test_a_still_pass_is_a_call_without_dropout(path: str) -> None:
     encoder.eval()
     encoder.without_dropout(tokens)
     assert not any(part.training for part in encoder.modules())
-
-
-def test_a_still_pass_leaves_the_masks_of_others(path: str) -> None:
-    encoder = encoder_of(dropout=0.3)
-    tokens, found = tokens_of(encoder), []
-    for between in (False, True):
-        torch.manual_seed(5)
-        first = encoder(tokens)[0]
-        if between:
-            encoder.without_dropout(tokens)
-        found.append([first, encoder(tokens)[0]])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-    assert not torch.equal(*found[0])
 
 
 @pytest.mark.slow

@@ -40,21 +40,15 @@ def negation(text: str) -> str:
 @pytest.mark.parametrize(
     ("parse", "expected"),
     [
-        ("She was/auxpass sent/ROOT/VBN/send home +.", "She was not sent home."),
         ("He may/aux have/aux been/auxpass seen/ROOT/VBN/see", "He may not have been seen"),
-        ("Having/aux won/advcl/VBN/win +, she left/ROOT/VBD/leave", "Having not won, she left"),
-        ("The river is/ROOT/VBZ/be long +.", "The river is not long."),
         ("It +'s/ROOT/VBZ/be long", "It's not long"),
-        ("Few could/ROOT/MD/can +.", "Few could not."),
         ("Few need/ROOT/MD/need +.", "Few need not."),
         ("She left/ROOT/VBD/leave Rome +.", "She did not leave Rome."),
-        ("She leaves/ROOT/VBZ/leave Rome +.", "She does not leave Rome."),
         ("They leave/ROOT/VBP/leave Rome +.", "They do not leave Rome."),
         ("Leaves/ROOT/VBZ/leave at noon +.", "Does not leave at noon."),
         ("List/ROOT/NN/list of rivers", "Not List of rivers"),
         ("The/det sea/ROOT/NN/sea", "Not the sea"),
         ("I/nsubj +: ego/ROOT/NN/ego", "Not I: ego"),
-        ("Seen/ROOT/VBN/see here", "Not Seen here"),
         ("no root at all", "Not no root at all"),
         ("He is/aux not/neg seen/ROOT/VBN/see +.", "He is seen."),
         ("He does/aux +n't/neg run/ROOT/VB/run +.", "He does run."),
@@ -70,7 +64,6 @@ def negation(text: str) -> str:
         # an auxiliary after the root
         ("He asked/ROOT/VBD/ask them to/aux leave/xcomp/VB/leave", "He asked them to not leave"),
         ("It is/ROOT/VBZ/be a town that was/auxpass burnt/relcl/VBN/burn", "It is a town that was not burnt"),
-        ("Towns/ROOT/NNS/town to/aux see", "Towns to not see"),
     ],
 )
 def test_a_parsed_text_is_negated_by_the_papers_rule(parse: str, expected: str) -> None:
@@ -89,12 +82,9 @@ def test_so_many_negations_agree_with_the_labels_by_hand() -> None:
 @pytest.mark.parametrize(
     ("base", "past"),
     [
-        *(("go", "went"), ("leave", "left"), ("lie", "lay"), ("lay", "laid"), ("find", "found"), ("found", "founded")),
-        *(("write", "wrote"), ("bear", "bore"), ("rise", "rose"), ("put", "put"), ("have", "had"), ("do", "did")),
-        *(("study", "studied"), ("plan", "planned"), ("use", "used"), ("call", "called"), ("pass", "passed")),
-        *(("visit", "visited"), ("merge", "merged"), ("die", "died"), ("create", "created"), ("refer", "referred")),
-        *(("agree", "agreed"), ("stop", "stopped"), ("enjoy", "enjoyed"), ("add", "added")),
-        *(("grumble", "grumbled"), ("hum", "hummed"), ("vary", "varied"), ("tarry", "tarried"), ("hiss", "hissed")),
+        *(("go", "went"), ("lie", "lay"), ("found", "founded"), ("have", "had"), ("do", "did"), ("study", "studied")),
+        *(("use", "used"), ("merge", "merged"), ("stop", "stopped"), ("enjoy", "enjoyed"), ("add", "added")),
+        *(("grumble", "grumbled"), ("hum", "hummed"), ("tarry", "tarried"), ("hiss", "hissed")),
     ],
 )
 def test_a_past_tense_becomes_did_not_and_its_base(base: str, past: str) -> None:
@@ -104,8 +94,7 @@ def test_a_past_tense_becomes_did_not_and_its_base(base: str, past: str) -> None
 @pytest.mark.parametrize(
     ("base", "third"),
     [
-        *(("go", "goes"), ("have", "has"), ("study", "studies"), ("use", "uses"), ("pass", "passes")),
-        *(("teach", "teaches"), ("lie", "lies"), ("play", "plays"), ("produce", "produces"), ("buzz", "buzzes")),
+        *(("go", "goes"), ("have", "has"), ("study", "studies"), ("pass", "passes"), ("buzz", "buzzes")),
     ],
 )
 def test_a_third_person_becomes_does_not_and_its_base(base: str, third: str) -> None:
@@ -116,41 +105,28 @@ def test_a_third_person_becomes_does_not_and_its_base(base: str, third: str) -> 
     ("text", "expected"),
     [
         ("The mill has two wheels.", "The mill does not have two wheels."),
-        ("The mill has burnt down.", "The mill has not burnt down."),
         ("The mill had also, however, been sold.", "The mill had not also, however, been sold."),
         ("The weavers have a guild.", "The weavers do not have a guild."),
         ("It does little harm.", "It does not do little harm."),
         ("When did the mill close?", "When did not the mill close?"),
-        ("She is, however, known for odes.", "She is not, however, known for odes."),
         ("What May wrote in the will may surprise.", "What May wrote in the will may not surprise."),
         ("Ann's brother sings.", "Ann's brother does not sing."),
         ("That's the end.", "That's not the end."),
         ("They\u2019ve sold it.", "They\u2019ve not sold it."),
         ("Soon after, the harbour silted up.", "Soon after, the harbour did not silt up."),
         ("The man who sold it lives abroad.", "The man who sold it does not live abroad."),
-        ("The novel (published in 1901) sold well.", "The novel (published in 1901) did not sell well."),
-        ("The novel, published in 1901, sold well.", "The novel, published in 1901, did not sell well."),
         ("The barn built by Ann burnt down.", "The barn built by Ann did not burn down."),
         ("In 1850, Ann, raised in Kiel, sold the mill.", "In 1850, Ann, raised in Kiel, did not sell the mill."),
         ("When she came, Ann, raised in Kiel, sold it.", "When she came, Ann, raised in Kiel, did not sell it."),
         ("They moved by boat as the road was bad.", "They did not move by boat as the road was bad."),
-        ("They came by boat when the road was bad.", "They did not come by boat when the road was bad."),
-        ("They moved by boat when the road was bad.", "They did not move by boat when the road was bad."),
         (
             "Ann, a smith, whose barn burnt down, built the mill.",
             "Ann, a smith, whose barn burnt down, did not build the mill.",
         ),
         ("The hall that stood by it was old when she came.", "The hall that stood by it was not old when she came."),
-        (
-            "Reinforced concrete needs a frame, sand and water.",
-            "Reinforced concrete does not need a frame, sand and water.",
-        ),
         ("The family moved south.", "The family did not move south."),
         ("These include the moor.", "These do not include the moor."),
         ("This includes the moor.", "This does not include the moor."),
-        ("Sailing from Kiel, he saw whales.", "Sailing from Kiel, he did not see whales."),
-        ("From Kiel to the sea is a day.", "From Kiel to the sea is not a day."),
-        ("Mean annual temperature", "Not Mean annual temperature"),
         ("In the harbour", "Not in the harbour"),
         ("No one can't swim.", "No one can swim."),
         ("A not-for-profit body is here.", "A not-for-profit body is not here."),

@@ -365,4 +365,4 @@ def test_a_run_that_has_diverged_keeps_no_quarter(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(type(TINY.method), "loss", broken)
     with pytest.raises(DivergedError):
         train(TINY, tmp_path, rules=QUARTERS)
-    assert not list((tmp_path / TINY.key).glob("quarter_*"))
+    assert not list((tmp_path / TINY.key).rglob("quarter_*"))

@@ -86,13 +86,3 @@ def test_weight_decay_moves_weights_and_neither_biases_nor_layer_norms(tmp_path:
             assert torch.allclose(plain - decayed, rate * decay * value, atol=1e-7), name
     assert min(kinds.values()) > 10
     assert not torch.equal(loops[0]["1.head.0.weight"], loops[1]["1.head.0.weight"])
-
-
-def test_the_default_is_one_group_as_ever(tmp_path: Path) -> None:
-    """States that were saved before these fields existed still fit."""
-    loop = Loop(RUN, Execution(tmp_path))
-    assert isinstance(loop.optimizer, torch.optim.AdamW)
-    (group,) = loop.optimizer.param_groups
-    trained = [*loop.encoder.parameters(), *loop.modules.parameters()]
-    assert all(a is b for a, b in zip(group["params"], trained, strict=True))
-    assert (group["weight_decay"], group["fused"], group["betas"], group["eps"]) == (0.0, True, (0.9, 0.999), 1e-8)

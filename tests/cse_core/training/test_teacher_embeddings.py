@@ -47,22 +47,6 @@ def saved(encoder: Encoder, folder: Path) -> Pretrained:
     return Pretrained(str(folder))
 
 
-@pytest.mark.slow
-def test_encoders_that_differ_only_in_pooling_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
-    for pooling in ("cls", "mean"):
-        found = source.vectors(saved(wiki_tiny(pooling=pooling), tmp_path / pooling), select="last")
-        expected = wiki_tiny(pooling=pooling).embed(source.table["text"])
-        assert torch.allclose(found, expected, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_encoders_that_differ_in_configuration_have_vectors_of_their_own(source: TargetEncoder, tmp_path: Path) -> None:
-    encoders = [saved(wiki_tiny(), tmp_path / name) for name in ("two", "four")]
-    change(tmp_path / "four" / "config.json", num_attention_heads=4)
-    two, four = (source.vectors(encoder, select="last") for encoder in encoders)
-    assert not torch.allclose(two, four, atol=1e-2)
-
-
 def test_the_second_reader_computes_nothing(source: TargetEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     first = source.vectors(TINY, select="last")
     monkeypatch.setattr(teacher_embeddings.Encoder, "from_pretrained", None)  # calling it would raise

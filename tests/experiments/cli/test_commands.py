@@ -41,14 +41,9 @@ def test_options_reach_the_method_and_the_run() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("simcse", "--temperature", "-0.05"), "temperature must be positive, got -0.05"),
-        (("simcse", "--batch-size", "1"), "batch_size must be at least 2, got 1: a batch of one has no negatives"),
         (("simcse", "--scale", "huge"), "unknown scale 'huge'; known: quickstart, small"),
         (("simcse", "--backbone", "roberta-base"), "scale small has no backbone 'roberta-base'; known: bert-base-unc"),
-        (("rankcse", "--variant", "mine"), "variant must be one of paper, released_code, got 'mine'"),
         (("simcse", "--seed", f"{2**63}"), f"seed must be in 0 to {2**63 - 1}, got {2**63}"),
-        (("simcse", "--seed", "-1"), "seed must be in 0 to 9223372036854775807, got -1"),
-        (("simcse", "--pooling", "max"), "pooling must be one of cls, mean"),
     ],
 )
 def test_impossible_runs_are_refused_in_words(arguments: tuple[str, ...], message: str) -> None:
@@ -140,13 +135,11 @@ def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
     assert missing.returncode == 1
     embedded = "wiki-medium, wiki-mini, wiki-tiny"
     assert missing.stderr.startswith(f"error: backbone 'no-such-model': neither embedded ({embedded})")
-    task = command("evaluate.py", "wiki-tiny", "--tasks", "sts11", "--mlruns", str(tmp_path))
-    assert task.returncode == 1
-    assert task.stderr.startswith("error: unknown task 'sts11' (did you mean sts16 or ")
+    assert missing.stderr.count("\n") == 1
     blocked = command("sweep.py", "quickstart", "--mlruns", "/proc/sys")
     assert blocked.returncode == 1
     assert "error: /proc/sys: can't be written" in blocked.stderr
-    assert not any("Traceback" in done.stderr for done in (missing, task, blocked))
+    assert not any("Traceback" in done.stderr for done in (missing, blocked))
 
 
 @pytest.mark.slow

@@ -201,17 +201,6 @@ def test_a_dry_run_names_each_job_and_what_is_left_of_it(tmp_path: Path, capsys:
     assert len(said) == len(make_plan(jobs, scored_cells(record), tmp_path).pending)
 
 
-def test_a_dry_run_of_a_study_lists_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sweep.main(sweep.Options(studies=("rankcse-table4",), dry_run=True, mlruns=tmp_path)) == 0
-    out = capsys.readouterr().out
-    jobs = jobs_of(choose_studies(["rankcse-table4"], "small"))
-    for key, job in jobs.items():
-        (line,) = [line for line in out.splitlines() if key in line]
-        assert f"{job.name} (rankcse-table4): training; " in line
-    assert f"{len(jobs)} runs, 0 done, {len(jobs)} to do" in out
-    assert "time unknown: no time is recorded" in out
-
-
 @pytest.mark.slow
 def test_a_reader_that_closes_the_pipe_early_causes_no_error(tmp_path: Path) -> None:
     script = f"{sys.executable} experiments/sweep.py all --dry-run --mlruns {tmp_path} | head -1"

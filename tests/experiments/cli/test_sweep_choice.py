@@ -60,6 +60,7 @@ def test_a_dry_run_says_what_is_chosen(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(options) == 0
     said = capsys.readouterr().out
     assert said.startswith("rows: SimCSE; RankCSE-listNet full\nseeds: 42 1 2 3\n9 runs, 0 done, 9 to do")
+    assert "time unknown: no time is recorded" in said
 
 
 @pytest.mark.slow

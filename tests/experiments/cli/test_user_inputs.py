@@ -160,11 +160,6 @@ def test_teachers_are_encoders_runs_or_scorers_with_their_shares() -> None:
     assert isinstance(equal.teachers[1].scorer, Ranked)
 
 
-def test_a_teachers_scorer_enters_the_key() -> None:
-    keys = {built("rankcse", "--teachers", name).key for name in ("wiki-tiny", "wiki-tiny@whitened", "wiki-tiny@ranks")}
-    assert len(keys) == 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cse_core.evaluation.scorers import Cosine, Ranked, Scorer
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.metrics import correlation
 from cse_core.run import Run
@@ -16,7 +17,8 @@ from experiments.execution.plan import (
     missing,
     scored_cells,
 )
-from experiments.schema.study import with_seed
+from experiments.schema.contrasts import Contrast
+from experiments.schema.study import Study, with_seed
 from experiments.storage.shared_storage import Shared
 from experiments.studies.catalogue import STUDIES, choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study, weights
@@ -38,20 +40,14 @@ def test_a_scorer_without_what_a_task_reads_is_refused_before_anything_is_traine
         jobs_of([study(row("a", BASE), name="two", columns=("gain_trend",))])
 
 
-def test_nested_runs_are_jobs_and_come_first(tmp_path: Path) -> None:
-    jobs = jobs_of([study(row("taught", TAUGHT))])
-    assert set(jobs) == {BASE.key, TAUGHT.key, with_seed(TAUGHT, 1, nested=False).key}
-    work = make_plan(jobs, scored_cells(frame()), tmp_path)
-    assert [job.key for job in work.levels[0]] == [BASE.key]
-    assert len(work.levels[1]) == 2
-
-
 def test_vary_all_gives_teachers_the_students_seed() -> None:
-    fixed, varied = row("f", TAUGHT), row("v", TAUGHT, vary="all")
-    assert [run.nested()[0].seed for run in fixed.runs()] == [42, 42]
-    assert [run.nested()[0].seed for run in varied.runs()] == [42, 1]
-    assert fixed.runs()[0].key == varied.runs()[0].key
-    assert fixed.runs()[1].key != varied.runs()[1].key
+    method = RankCSE(teachers=(Teacher(BASE, 0.25), Teacher(replace(BASE, epochs=2), 0.75)))
+    fixed, varied = (row("a", replace(BASE, method=method), vary=vary).runs() for vary in ("student", "all"))
+    assert [run.seed for run in (*fixed, *varied)] == [42, 1] * 2
+    assert [[(n.seed, n.epochs) for n in run.nested()] for run in fixed] == [[(42, 1), (42, 2)]] * 2
+    assert [[(n.seed, n.epochs) for n in run.nested()] for run in varied] == [[(42, 1), (42, 2)], [(1, 1), (1, 2)]]
+    assert [teacher.weight for teacher in varied[1].method.teachers] == [0.25, 0.75]  # ty: ignore[missing-attribute]
+    assert fixed[0].key == varied[0].key
 
 
 def test_recorded_scores_are_left_out_of_a_plan_and_missing_ones_stay(tmp_path: Path) -> None:
@@ -140,6 +136,70 @@ def test_a_rerun_that_differs_from_the_record_is_noticed(tmp_path: Path) -> None
     leave(tmp_path / "other", job.key, cells=[cell | {"score": 0.501}])
     found = difference_from_record(job.key, "a", frame(job), tmp_path / "other")
     assert "stsb_dev, cosine, stsb, spearman.all is 0.501000, recorded 0.500000." in found
+
+
+RANKS = Ranked(corpus=BASE.corpus, size=50)
+SCORERS = (Cosine(), RANKS)
+
+
+def scorings(*studies: Study) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(one.select, str(one.scorer), one.tasks) for one in jobs_of(studies)[BASE.key].scorings]
+
+
+def test_a_run_under_two_scorers_is_scored_under_each_with_its_own_tasks() -> None:
+    other = replace(RANKS, weight=1.0)
+    one = study(row("cosine", BASE), columns=("stsb", "sts12"))
+    two = study(row("ranks", BASE, scorer=RANKS), name="two", columns=("sickr",))
+    three = study(row("again", BASE), row("other", BASE, scorer=other), name="three", columns=("stsb", "sts13"))
+    assert scorings(one, two, three) == [
+        ("stsb_dev", "cosine", ("stsb", "sts12", "sts13")),
+        ("stsb_dev", str(RANKS), ("sickr",)),
+        ("stsb_dev", str(other), ("stsb", "sts13")),
+    ]
+
+
+def test_two_checkpoints_of_a_run_are_scored_each_with_its_own_tasks() -> None:
+    two = study(row("last", BASE, select="last"), name="two", columns=("sickr",))
+    expected = [("stsb_dev", "cosine", ("stsb",)), ("last", "cosine", ("sickr",))]
+    assert scorings(study(row("best", BASE)), two) == expected
+
+
+def test_a_row_selected_on_transfer_has_its_four_snapshots_scored() -> None:
+    expected = [(select, "cosine", ("mr",)) for select in ("quarter_1", "quarter_2", "quarter_3", "last")]
+    assert scorings(study(row("a", BASE, select="transfer_dev"), columns=("mr",))) == expected
+
+
+@pytest.mark.parametrize("unscored", SCORERS, ids=["cosine", "ranks"])
+def test_a_score_by_one_scorer_does_not_replace_that_of_another(unscored: Scorer) -> None:
+    job = jobs_of([study(row("cosine", BASE), row("ranks", BASE, scorer=RANKS))])[BASE.key]
+    every = {("stsb_dev", str(scorer), "stsb") for scorer in SCORERS}
+    left = missing(job, {job.key: every - {("stsb_dev", str(unscored), "stsb")}})
+    assert left is not None
+    assert [one.scorer for one in left.scorings] == [unscored]
+    assert missing(job, {job.key: every}) is None
+    assert missing(job, {"another run": every}) == job
+
+
+def test_nested_runs_are_scored_on_the_scales_dev_at_the_checkpoint_that_is_read() -> None:
+    """By plain cosine, also nested runs of nested runs, whatever the row's own scorer, tasks and rule are."""
+    teacher = replace(BASE, seed=7, method=RankCSE(teachers=(Teacher(BASE, select="last"),)))
+    student = replace(BASE, method=RankCSE(teachers=(Teacher(teacher, select="avg_sts"),)))
+    jobs = jobs_of([study(row("student", student, scorer=RANKS, select="quarter_1"), columns=("sts12",))])
+    found = {key: [(s.select, str(s.scorer), s.tasks) for s in job.scorings] for key, job in jobs.items()}
+    of_row = [("quarter_1", str(RANKS), ("sts12",))]
+    assert found == {
+        BASE.key: [("last", "cosine", ("stsb_dev",))],
+        teacher.key: [("avg_sts", "cosine", ("stsb_dev",))],
+        **{with_seed(student, seed, nested=False).key: of_row for seed in (42, 1)},
+    }
+    assert list(jobs)[:3] == [BASE.key, teacher.key, student.key]
+
+
+def test_a_study_without_tasks_is_no_work_and_one_compared_column_is() -> None:
+    settings = study(row("a", BASE), columns=("batch_size",))
+    assert jobs_of([settings]) == {}
+    hidden = replace(settings, contrasts=(Contrast(plus=("a",), column="stsb"),))
+    assert scorings(hidden) == [("stsb_dev", "cosine", ("stsb",))]
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

@@ -183,26 +183,6 @@ def test_rankencoders_settings_are_as_labelled(name: str) -> None:
     }
 
 
-def test_table9s_settings_are_the_papers() -> None:
-    """RankCSE, Table 9: learning rate, tau2 and tau3; ListMLE has no tau3."""
-    declared = {
-        "BERT-base": ((3e-5, 0.025, 0.0125), (2e-5, 0.05)),
-        "BERT-large": ((3e-5, 0.05, 0.025), (2e-5, 0.05)),
-        "RoBERTa-base": ((2e-5, 0.05, 0.025), (3e-5, 0.05)),
-        "RoBERTa-large": ((3e-5, 0.025, 0.0125), (3e-5, 0.025)),
-    }
-    for table in ("rankcse-table9", "rankcse-table2"):
-        found = rows(table)
-        for title, (net, mle) in declared.items():
-            for loss, settings in (("listNet", net), ("listMLE", (*mle, None))):
-                run = found[f"RankCSE-{loss} {title}"].encoder
-                assert isinstance(run, Run)
-                m = run.method
-                assert isinstance(m, RankCSE)
-                assert (run.learning_rate, m.student_temperature, m.teacher_temperature) == settings
-                assert (run.batch_size, run.epochs, run.warmup, m.temperature) == (128, 4, 0.05, 0.05)
-
-
 def test_simcses_settings_are_the_released_ones() -> None:
     found = {}
     for backbone in SCALES["paper"].backbones:

@@ -229,14 +229,6 @@ def test_a_kill_while_a_run_is_written_leaves_one_that_does_not_count(
     assert run_ids(tracker) == [whole]
 
 
-def test_a_run_made_by_hand_is_logged_in_an_experiment_of_its_own(
-    tracker: Tracker, store: Path, tmp_path: Path
-) -> None:
-    own = copied(store, tmp_path, studies=[])
-    assert tracker.log(own) != tracker.log(store / JOB.key)
-    assert tracker.runs("own").keys() == tracker.runs("tiny").keys() == {JOB.key}
-
-
 def test_at_most_thirty_metrics_are_logged_averages_first() -> None:
     cells = [
         {"select": select, "scorer": scorer, "task": task, "metric": metric, "score": 0.5, "version": 1}
@@ -410,11 +402,3 @@ def test_a_pinned_encoder_with_other_content_is_not_scored(tmp_path: Path) -> No
     pinned = Pretrained("wiki-tiny", "0" * 64)
     with pytest.raises(ValueError, match="backbone wiki-tiny: content e22f4fc2dee1, expected 000000000000"):
         execute(untrained("synthetic", encoder=pinned), ExecutionSettings(tmp_path))
-
-
-def test_an_untrained_encoder_is_scored_as_it_is(tmp_path: Path) -> None:
-    result = execute(untrained("synthetic"), ExecutionSettings(tmp_path))
-    assert result["method"] == "none"
-    assert result["seed"] == 0
-    assert [c["step"] for c in result["cells"]] == [0] * 6
-    assert 0.3 < result["cells"][0]["score"] < 0.8

@@ -1,6 +1,5 @@
 """ConSERT: the whole loss one sentence at a time under each change, its null settings, views and padding."""
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,8 +13,9 @@ from cse_core.methods.baselines.consert import PUBLISHED, ConSERT, view
 from cse_core.models.encoder import Encoder
 from experiments.schema.scales import RESCALED
 from tests.support.method_cases import UNSTATED
+from tests.support.method_oracles import nt_xent_loop
 from tests.support.method_steps import TEXTS, batch_of, encoder_of, loss_under, refuses, seeded, views_of
-from tests.support.one_by_one import cosine, nce, tanh_of, vector_of
+from tests.support.one_by_one import nce, tanh_of, vector_of
 
 RATES = {"none": 0.0, "shuffle": 0.0, "token_cutoff": 0.4, "feature_cutoff": 0.2, "dropout": 0.1}
 PLAIN = ConSERT(first="none", first_rate=0.0, second="none")
@@ -41,14 +41,6 @@ def by_hand(encoder: Encoder, tokens: Tokens, row: int) -> Tensor:
     return vector_of(encoder.backbone, tokens.ids[row, :length].tolist(), encoder.pooling, places=places, kept=kept)
 
 
-def nt_xent_by_loops(first: list[Tensor], second: list[Tensor], temperature: float) -> float:
-    vectors, n, total = [*first, *second], len(first), 0.0
-    for i, vector in enumerate(vectors):
-        chances = {k: math.exp(cosine(vector, o) / temperature) for k, o in enumerate(vectors) if k != i}
-        total -= math.log(chances[(i + n) % (2 * n)] / sum(chances.values())) / (2 * n)
-    return total
-
-
 @pytest.mark.parametrize("head", ["none", "tanh"])
 @pytest.mark.parametrize("contrast", ["both_views", "one_way"])
 @pytest.mark.parametrize(("first", "second"), [("feature_cutoff", "shuffle"), ("token_cutoff", "dropout")])
@@ -63,7 +55,8 @@ def test_the_loss_is_the_equation(first: str, second: str, contrast: str, head: 
     if head == "tanh":
         linear = modules["head"][0]  # ty: ignore[not-subscriptable]
         sides = [[tanh_of(linear, vector) for vector in side] for side in sides]
-    expected = nt_xent_by_loops(*sides, 0.2) if contrast == "both_views" else nce(*sides, [], 0.2)
+    lists = [torch.stack(side).tolist() for side in sides]
+    expected = nt_xent_loop(*lists, 0.2) if contrast == "both_views" else nce(*sides, [], 0.2)
     assert found.total.item() == pytest.approx(expected, rel=1e-5)
     assert found.terms == {"contrastive": found.total}
     assert torch.allclose(views_of(found)[1].double(), torch.stack(sides[1]), atol=1e-5)
@@ -97,8 +90,8 @@ def test_without_changes_and_dropout_the_views_are_equal_and_there_is_a_gradient
     encoder = encoder_of(pooling="mean")
     loss = loss_of(PLAIN, encoder, PLAIN.modules(encoder, seeded()))
     assert torch.equal(*views_of(loss))
-    vectors = [row.detach().double() for row in views_of(loss)[0]]
-    assert loss.total.item() == pytest.approx(nt_xent_by_loops(vectors, vectors, 0.1), rel=1e-5)
+    vectors = views_of(loss)[0].detach().double().tolist()
+    assert loss.total.item() == pytest.approx(nt_xent_loop(vectors, vectors, 0.1), rel=1e-5)
     loss.total.backward()
     assert nn.utils.get_total_norm([p.grad for p in encoder.parameters() if p.grad is not None]) > 1e-3
 
@@ -113,14 +106,8 @@ test_impossible_settings_are_refused = refuses(
 
 
 def test_published_settings() -> None:
-    both: dict[str, Any] = {
-        "batch_size": 96,
-        "learning_rate": 5e-7,
-        "warmup": 0.1,
-        "max_length": 67,
-        "weight_decay": 0.01,
-    }
-    both |= {"pooling": "mean"}
+    both: dict[str, Any] = {"batch_size": 96, "learning_rate": 5e-7, "warmup": 0.1, "max_length": 67}
+    both |= {"weight_decay": 0.01, "pooling": "mean"}
     rows = {
         "bert-base-uncased": (ConSERT(), {"dropout": 0.0, "epochs": 10, "eval_steps": 200}),
         "bert-large-uncased": (of("none", "shuffle"), {"dropout": 0.1, "epochs": 25, "eval_steps": 100}),
