@@ -107,7 +107,7 @@ class LiveLog:
             try:
                 task()
                 failures = 0
-            except Exception:  # noqa: BLE001 - the thread goes on; `unlogged` has the reason
+            except Exception:  # noqa: BLE001 - `unlogged` has the reason, and the thread stays
                 failures += 1
                 self._retry_at = time.monotonic() + BACKOFF_SECONDS
                 if self._closing and failures > 1:  # a single failure may be temporary

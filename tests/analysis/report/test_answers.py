@@ -58,6 +58,8 @@ def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none
         "halves of shuffled words",
         "two random crops",
         "better encoder: two random crops",
+        "better encoder: halves of shuffled words",
+        "better encoder: first half alone",
         "better encoder: ListNet, MiniLM teaches",
         "better encoder: ListMLE, MiniLM teaches",
     }
