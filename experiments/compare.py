@@ -85,7 +85,8 @@ class Options(InputOptions, RayOptions):
     mlruns: Path = FOLDER
     """Folder of the comparison's record. If not given: mlruns/comparisons/NAME."""
     by_method: bool = False
-    """Complete one method after another; otherwise each stage runs for all methods together."""
+    """Complete one method after another; otherwise each stage runs for all methods together, and those with teachers
+    or bases that are the baseline come after it."""
     dry_run: bool = False
     """Show the spaces, the runs, their hours and the size of the checkpoints that stay, and exit."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import tyro
 
 from cse_core.data.locate import data_folder
+from cse_core.lookup import look_up
 from cse_core.model_card import save_with_card
 from cse_core.models.encoder import Encoder
 from cse_core.training.checkpoint import MANIFEST, check_content, read_manifest
@@ -77,15 +78,17 @@ def of_recorded(key: str, options: Options) -> Path:
     from experiments.schema.scales import SCALES  # lazy: slow import
     from experiments.studies.catalogue import choose_studies, names_at  # lazy: slow import
 
-    kept = {path.parent.name: path.parent for path in sorted((store_of(options) / key).glob(f"*/{MANIFEST}"))}
-    if kept:
-        return kept.get(SCALES[options.scale].dev) or next(iter(kept.values()))
+    best = store_of(options) / key / look_up("scale", options.scale, SCALES).dev
+    if (best / MANIFEST).is_file():
+        return best
     studies, mlruns = choose_studies(names_at(options.scale), options.scale), options.mlruns
     device = device_here(options.device)
     recorded = Recorded.read(options.scale, mlruns, recorded_jobs(options.scale, mlruns))
     jobs = named((key,), studies, recorded, mlruns, device).jobs
     dev, rules = studies[0].scale.dev, jobs[-1].rules
     checkpoint = store_of(options) / key / (dev if dev in rules else rules[0])
+    if (checkpoint / MANIFEST).is_file():
+        return checkpoint
     execution = ExecutionSettings(store_of(options), data_folder(options.data), device=device)
     require_inputs(jobs, untrained_keys(jobs, execution.store), execution.data)
     with Bar({job.key: job.name for job in jobs}) as bar:

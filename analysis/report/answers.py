@@ -151,7 +151,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
         "**The gain, maybe; not its reason.** On the better encoder it gains about as much as published, on the small "
         "model little; that test has no verdict, as a control gains too. On both, two random crops of the sentence, "
         "composed in the same way, gain at least as much. On the better encoder so do halves of its shuffled words, "
-        "but not its first half alone. So there composing is what gains, and not the sentence's own halves.",
+        "but not its first half alone. So the sentence's own halves are not needed.",
     ),
 }
 

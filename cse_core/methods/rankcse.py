@@ -161,7 +161,7 @@ class RankCSE:
     space: ClassVar[Space] = {
         "rank": ("list_net", "list_mle"),
         "student_temperature": (0.00625, 0.0125, 0.025, 0.05),
-        "teacher_temperature": (0.0125, 0.025, 0.05),
+        "teacher_temperature": (0.0125, 0.025, 0.05, 0.1),
         "distillation_weight": (0.1, 1.0),
         "list_reduction": ("sum", "mean"),
     }

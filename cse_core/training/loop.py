@@ -169,7 +169,8 @@ class Loop:
         for text in self._precision_warnings():  # before teachers' vectors are computed
             logger.warning("run %s: %s", run.key, text)
         self.encoder = _starting_encoder(run, store, device)
-        check_length(run, positions_of(self.encoder.backbone))
+        positions = positions_of(self.encoder.backbone)
+        check_length(run, positions)
         # Before tokenising, as `modules` refuses encoders that the method can't train.
         self.modules = run.method.modules(self.encoder, generator_for(run.seed, "modules")).to(device)
         self.compiled = compiled_loss(run, self.encoder) if execution.compiled else None
@@ -178,7 +179,6 @@ class Loop:
         enforce_run_pins(run, content, store)
         check_named_inputs(run.method, store, data, f"run {run.key}")
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data, progress)
-        positions = positions_of(self.encoder.backbone)
         _check_examples(run, table, self.encoder, positions)
         self.batches = Batches(
             table,

@@ -192,9 +192,7 @@ class Comparison:
 
     def has_chosen(self, entrant: Entrant, scores: Scores) -> bool:
         """Return whether all trials of a method's searches have ended, also those with more seeds."""
-        trials = [trial for stage in STAGES[:-1] for trial in self.stage(stage, scores, (entrant,))]
-        complete = self.budget.trials * self.budget.searches  # `tpe` draws one after the other
-        return len(trials) >= complete and all(map(scores.has_ended, trials))
+        return all(scores.has_ended(t) for stage in STAGES[:-1] for t in self.stage(stage, scores, (entrant,)))
 
     def draws(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
         """Return a search's trials so far: with `random` all of them, with `tpe` one more than have a score."""

@@ -44,8 +44,10 @@ def run_comparison(
     """
     failed: dict[str, str] = {}
     left = [each for each in entrants or comparison.entrants if is_ready(comparison, each, tracker.mlruns)]
+    if waiting := [each.name for each in entrants or comparison.entrants if each not in left]:
+        reason = f"their teachers or bases have the settings that win {comparison.entrants[0].name}'s searches"
+        console.print(f"not run: {', '.join(waiting)}, as {reason}, which have not ended", style="yellow")
     for number, stage in enumerate(STAGES, 1):
-        trials: list[Trial] = []
         while left:
             results, scores = _read(comparison, tracker.mlruns, failed)
             trials = comparison.stage(stage, scores, left)
@@ -63,8 +65,8 @@ def run_comparison(
             ends = (_is_of_machine(reason) or key not in own for key, reason in reasons.items())
             if not ended or any(ends):
                 return failed, False
-        unclear = {t.entrant.name for t in trials if t.run.key in failed and not _is_result(failed[t.run.key])}
-        left = [each for each in left if each.name not in unclear]
+            unclear = {t.entrant.name for t in trials if t.run.key in failed.keys() - for_good}
+            left = [each for each in left if each.name not in unclear]
     return failed, True
 
 

@@ -50,6 +50,7 @@ class LiveLog:
     def __init__(self, tracker: Tracker, store: Path, content_of: Callable[[str], RunContent]) -> None:
         self.tracker, self.store, self.content_of = tracker, store, content_of
         self.unlogged: dict[str, str] = {}
+        self._unreadable: dict[str, str] = {}  # ended runs that can't be read, and why
         self._points: dict[str, dict[Point, tuple[float, int]]] = {}
         self._running: set[str] = set()
         self._stopped: dict[str, str] = {}  # statuses of runs that have no result
@@ -90,6 +91,8 @@ class LiveLog:
             self._thread.join()
             self._thread = None
         self._closing = False
+        self.unlogged |= self._unreadable
+        self._unreadable = {}
 
     @contextmanager
     def _change(self) -> Generator[None]:
@@ -107,7 +110,7 @@ class LiveLog:
             try:
                 task()
                 failures = 0
-            except Exception:  # noqa: BLE001 - `unlogged` has the reason, and the thread stays
+            except OSError:
                 failures += 1
                 self._retry_at = time.monotonic() + BACKOFF_SECONDS
                 if self._closing and failures > 1:  # a single failure may be temporary
@@ -129,31 +132,35 @@ class LiveLog:
                 self._changed.wait(min(times.values()) - now if times else None)
 
     def _log_runs(self) -> None:
-        damaged: Exception | None = None
         for key in list(self.unlogged):
             try:
                 self.tracker.log(self.store / key)
-            except Exception as error:
+            except OSError as error:
                 with self._changed:
                     del self.unlogged[key]
                     self.unlogged[key] = str(error)  # behind the others
-                if isinstance(error, OSError):  # of MLflow, so the others would fail too
-                    raise
-                damaged = error
+                raise
+            except Exception as error:  # noqa: BLE001 - of this run alone; a later command tries it again
+                with self._changed:
+                    del self.unlogged[key]
+                    self._unreadable[key] = str(error)
                 continue
             with self._changed:
                 del self.unlogged[key]
                 for queue in (self._points, self._stopped, self._begun):
                     queue.pop(key, None)
-        if damaged:
-            raise damaged
 
     def _log_points(self) -> None:
         with self._changed:
             points, self._points = self._points, {}
             stopped, self._stopped = self._stopped, {}
         for key in points.keys() - self._begun.keys():
-            self._begun[key] = self.tracker.begin(self.content_of(key)), set()
+            try:
+                content = self.content_of(key)
+            except ValueError:  # it can't be read; the error that ends the run says so
+                del points[key]
+            else:
+                self._begun[key] = self.tracker.begin(content), set()
         started = time.monotonic()
         for key, new in points.items():
             run_id, has = self._begun[key]
