@@ -102,6 +102,7 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
                 "SimCSE by cosine",
             ),
             Shown("the paper's weight, planned", BETTER, "RankEncoder", "SimCSE", main=True),
+            Shown("the same, both scored by the cosine", BETTER, "RankEncoder by cosine", "SimCSE", main=True),
         ),
         "**Not at the paper's weight.** On the small model the rank loss is then hardly ever used. On the better "
         "encoder it is used in half of the steps, and the method loses. At 50 times that weight it gains a little on "

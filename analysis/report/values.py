@@ -307,6 +307,7 @@ VALUES: dict[str, Value] = {
     "D.half": welch("plan2-quality", "first half alone", "SimCSE", scale="minilm"),
     "D.shuffled": welch("plan2-quality", "halves of shuffled words", "SimCSE", scale="minilm"),
     "D2.larger": mean("plan2-quality", "RankEncoder", "rank_larger", 0, scale="minilm"),
+    "D2.training": paired("plan2-quality", "RankEncoder by cosine", "SimCSE", scale="minilm"),
     "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
