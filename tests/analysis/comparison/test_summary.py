@@ -195,6 +195,18 @@ def test_a_method_whose_trials_all_failed_is_a_row_that_says_so(tmp_path: Path) 
     assert row["synthetic"] == "–"
 
 
+def test_a_method_with_failed_and_pending_trials_is_not_complete(tmp_path: Path) -> None:
+    compcse = COMPARISON.entrants[1]
+    draws = [COMPARISON.draws(compcse, search, Scores({})) for search in range(4)]
+    lost = frozenset(first.run.key for first, _ in draws)
+    ended = record(tmp_path, COMPARISON, made_up(1.0, 0.1), lost)
+    kept = left_out(csv_record.read_results(QUICK.name, ended), [second for _, second in draws])
+    partial = tmp_path / "partial"
+    csv_record.merge_results(csv_record.folder_for(QUICK.name, partial), kept[csv_record.RESULTS])
+    csv_record.merge_searches(partial, csv_record.read_searches(QUICK.name, ended))
+    assert summarise(COMPARISON, partial).gains["compcse", "synthetic"].verdict.startswith("not complete")
+
+
 def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, gain=1.0, spread=0.3)
     simcse = summary.tuned[0]

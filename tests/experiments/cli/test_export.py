@@ -96,5 +96,10 @@ def test_a_recorded_run_is_exported_by_its_key_and_trained_if_it_is_not_there(
     main(replace(options, data=tmp_path))
     assert (tmp_path / "mine" / "config.json").is_file()
     assert (trained / "checkpoint.json").stat().st_mtime_ns == written
+    shutil.copytree(trained, trained.with_name("a_first"))  # in the order of names; the best by dev is exported
+    main(options)
+    assert encoder_hash(tmp_path / "mine") == encoder_hash(trained)
+    with pytest.raises(ValueError, match="unknown scale 'tinny'"):
+        main(replace(options, scale="tinny"))
     with pytest.raises(ValueError, match=r"unknown run '0123456789ab'.*runs.csv lists the recorded runs"):
         main(replace(options, checkpoint=Path("0123456789ab")))

@@ -79,19 +79,32 @@ def test_a_run_that_resumes_sends_its_points_again_and_mlflow_has_each_once(trac
 def test_a_run_that_cannot_be_read_keeps_no_other_from_mlflow(tmp_path: Path) -> None:
     logged = []
 
+    ended = {}
+
     class Refusing:
         def log(self, folder: Path) -> None:
             if folder.name == "damaged":
                 raise ValueError("results.csv, line 3: expected a number")
             logged.append(folder.name)
 
+        def begin(self, content: RunContent) -> str:
+            return content.key
+
+        def add_points(self, run_id: str, points: dict) -> None:
+            pass
+
+        def end(self, run_id: str, status: str) -> None:
+            ended[run_id] = status
+
     live = LiveLog(Refusing(), tmp_path, begun)  # ty: ignore[invalid-argument-type]
     for key in ("damaged", "first", "second"):
         live.finish(key)
     until(lambda: logged == ["first", "second"])
     live.finish("third")
+    live.add_points(JOB.key, [])
     live.close()
     assert logged == ["first", "second", "third"]
+    assert ended == {JOB.key: "KILLED"}
     assert live.unlogged == {"damaged": "results.csv, line 3: expected a number"}
 
 
