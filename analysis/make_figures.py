@@ -8,7 +8,6 @@ if __name__ == "__main__":
 
     run_script("analysis.make_figures")
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -74,10 +73,10 @@ def draw(drawn: FigureData) -> "Figure | None":
 
 
 def save(figure: "Figure", stem: Path) -> list[Path]:
-    """Save the figure as PNG and SVG, with the same bytes each time; 256 colours make the PNG a third as large."""
-    import matplotlib.pyplot as plt  # lazy: slow import
+    """Save the figure as PNG and SVG, with the same bytes each time."""
     from matplotlib.text import Text  # lazy: slow import
-    from PIL import Image  # lazy: slow import
+
+    from analysis.plots import style  # lazy: slow import
 
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
@@ -85,11 +84,8 @@ def save(figure: "Figure", stem: Path) -> list[Path]:
         if "mathdefault" not in text.get_text():  # it is in matplotlib's numbers on an axis
             text.set_parse_math("$" not in text.get_text())  # a dollar sign in a label is no formula
     with full_disk_named(stem):
-        figure.savefig(drawn := io.BytesIO(), format="png")
-        few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(paths[0], optimize=True)
+        paths[0].write_bytes(style.png(figure))
         figure.savefig(paths[1], metadata={"Date": None})
-    plt.close(figure)
     return paths
 
 

@@ -215,15 +215,12 @@ def main(options: Options) -> int:
         print_forecast(comparison, entrants, workers)
         return 0
     from analysis.comparison.report import write_report  # lazy: slow import
-    from experiments.comparison.run_comparison import is_ready, run_comparison  # lazy: slow import
+    from experiments.comparison.run_comparison import not_ready, run_comparison, why_not_ready  # lazy: slow import
 
     baseline = comparison.entrants[0]
-    for each in entrants if baseline not in entrants else ():
-        if not is_ready(comparison, each, options.mlruns):
-            raise ValueError(
-                f"method {each.name}: its teachers or bases have the settings that win {baseline.name}'s searches, "
-                f"which have not ended; expected {baseline.name} among the methods to run"
-            )
+    if baseline not in entrants and (waiting := not_ready(comparison, entrants, options.mlruns)):
+        names, reason = ", ".join(each.name for each in waiting), why_not_ready(comparison)
+        raise ValueError(f"{names}: {reason}; expected {baseline.name} among the methods to run")
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     finals = [

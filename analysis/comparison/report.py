@@ -1,7 +1,6 @@
 """Write a comparison's table, figures and pages from its record."""
 
 import base64
-import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from experiments.results import csv_record
 from experiments.results.run_card import CARD
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 SHARES = "shares in its loss, %"
 PAGE = """<!doctype html>
@@ -53,7 +52,7 @@ def write_report(comparison: Comparison, mlruns: Path, store: Path, failed: Coll
     folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(comparison, mlruns, failed)
     with plt.rc_context(style.RC):
-        images = {name: _png(figure) for name, figure in figures.comparison_figures(summary).items()}
+        images = {name: style.png(figure) for name, figure in figures.comparison_figures(summary).items()}
     for name, content in images.items():
         atomic_write(folder / f"{name}.png", content)
     text = report_text(summary, folder, store)
@@ -214,12 +213,3 @@ def _cards(summary: Summary, folder: Path, store: Path) -> Iterator[str]:
 
 def _mean(values: Mapping[int, float]) -> float | None:
     return sum(values.values()) / len(values) if values else None
-
-
-def _png(figure: "Figure") -> bytes:
-    import matplotlib.pyplot as plt  # lazy: slow import
-
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=150)
-    plt.close(figure)
-    return file.getvalue()

@@ -138,16 +138,21 @@ def _tuned(
 
 
 def _by_cosine(finals: Mapping[int, Sequence[Trial]], values: Mapping[Address, float]) -> dict[int, dict[int, float]]:
-    by_ranks = {search: [t for t in trials if t.scorer != Cosine()] for search, trials in finals.items()}
-    cosine = {s: {t.run.seed: values.get((t.run.key, str(Cosine()))) for t in trials} for s, trials in by_ranks.items()}
-    return {s: {seed: v for seed, v in found.items() if v is not None} for s, found in cosine.items()}
+    cosine = Cosine()
+    return {
+        search: {
+            t.run.seed: values[address]
+            for t in trials
+            if t.scorer != cosine and (address := (t.run.key, str(cosine))) in values
+        }
+        for search, trials in finals.items()
+    }
 
 
 def _shares(finals: Mapping[int, Sequence[str]], curves: pd.DataFrame) -> dict[int, dict[str, float]]:
     """Return the mean over finals of the mean over steps of each term called `share_...`."""
-    curves = curves[curves["key"].isin(key for keys in finals.values() for key in keys)]
     names = [name for name in curves["name"].unique() if name.startswith(SHARE)]
-    found = curve_facts(curves, set(curves["key"]), names)
+    found = curve_facts(curves, [key for keys in finals.values() for key in keys], names)
     means: dict[int, dict[str, float]] = {}
     for search, keys in finals.items():
         for name in names:

@@ -1,5 +1,6 @@
 """Style all figures alike: a colour, a marker and a dash for each method, a title above, a caption below."""
 
+import io
 import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from PIL import Image
 
 from analysis.plots.figure_data import FigureData, missing_sentence
 from analysis.stats.contrast_tests import paired_contrast
@@ -60,6 +62,15 @@ RC: Any = {
     "savefig.bbox": "tight",
     "savefig.pad_inches": 0.06,
 }
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as a PNG of 256 colours, which is a third as large, with the same bytes each time; close it."""
+    figure.savefig(drawn := io.BytesIO(), format="png")
+    plt.close(figure)
+    few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(saved := io.BytesIO(), "PNG", optimize=True)
+    return saved.getvalue()
 
 
 @dataclass(frozen=True)

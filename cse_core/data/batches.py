@@ -141,8 +141,8 @@ class Batches:
             raise ValueError(
                 f"{self.examples} training examples make no batch: a contrastive loss needs at least three"
             )
-        longest = max(int(np.diff(c.offsets).max()) for c in self.columns.values())
-        self.widths = widths_for(longest, positions) if device.type == "cuda" else ()
+        self.longest = max(int(np.diff(c.offsets).max()) for c in self.columns.values())
+        self.widths = widths_for(self.longest, positions) if device.type == "cuda" else ()
         self._order = -1, np.empty(0, dtype=np.int64)
 
     def rows(self, step: int) -> Int[np.ndarray, " n"]:

@@ -81,18 +81,10 @@ def _share_of_copies(column: Column) -> float:
     return float((counts * (counts - 1)).sum() / max(1, len(column) * (len(column) - 1)))
 
 
-def _check_examples(run: Run, table: "Dataset", encoder: Encoder, positions: int) -> None:
+def _check_examples(run: Run, table: "Dataset", encoder: Encoder) -> None:
     if run.template and encoder.tokenizer.mask_token_id not in table[0][table.column_names[0]]:
         raise ValueError(f"method {run.method.name}: its examples hold no mask, got the pooling 'mask'")
-    columns = [Column(table, name) for name in table.column_names]
-    longest = max(int(np.diff(each.offsets).max(initial=0)) for each in columns)
-    if longest > positions:
-        raise ValueError(
-            f"run {run.key}: with what method {run.method.name} adds to them, its sentences have up to {longest:,} "
-            f"tokens, and {run.backbone.name} has {positions:,} positions; expected max_length of at most "
-            f"{run.max_length - longest + positions:,}, got {run.max_length:,}"
-        )
-    column = columns[0]
+    column = Column(table, table.column_names[0])
     if full := int((np.diff(column.offsets) >= run.max_length).sum()):
         filled = f"{full:,} of {len(table):,} training examples fill the limit of {run.max_length} tokens"
         logger.warning("run %s: %s (max_length): longer sentences are cut there", run.key, filled)
@@ -179,7 +171,7 @@ class Loop:
         enforce_run_pins(run, content, store)
         check_named_inputs(run.method, store, data, f"run {run.key}")
         table = examples(run.corpus, run.method, self.encoder.tokenizer, run.max_length, data, progress)
-        _check_examples(run, table, self.encoder, positions)
+        _check_examples(run, table, self.encoder)
         self.batches = Batches(
             table,
             run.batch_size,
@@ -189,6 +181,12 @@ class Loop:
             positions=positions,
             leave_out_duplicates=run.leave_out_duplicates,
         )
+        if (over := self.batches.longest - positions) > 0:
+            raise ValueError(
+                f"run {run.key}: with what method {run.method.name} adds to them, its sentences have up to "
+                f"{self.batches.longest:,} tokens, and {run.backbone.name} has {positions:,} positions; expected "
+                f"max_length of at most {run.max_length - over:,}, got {run.max_length:,}"
+            )
         self._ahead = BatchesAhead(self.batches) if device.type == "cuda" else self.batches
         source = TargetEncoder(table, self.encoder, store, corpus=run.corpus, data=data, device=device, report=progress)
         self.targets = run.method.targets(source).on(device)

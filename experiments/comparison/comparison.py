@@ -161,9 +161,9 @@ class Comparison:
     ) -> Trial:
         """Return the trial of settings and a seed. Teachers and bases that are the baseline have the settings `tuned`.
 
-        The search, or for the published settings `turn`, chooses the seed of teachers and bases.
+        `turn` chooses the seed of teachers and bases.
         """
-        nested = self.nested_seeds[(turn if search == PUBLISHED else search) % len(self.nested_seeds)]
+        nested = self.nested_seeds[turn % len(self.nested_seeds)]
         try:
             run = with_settings(entrant.start, settings)
             if tuned:
@@ -218,7 +218,7 @@ class Comparison:
             asked = study.ask(space)
             settings = {name: _chosen(entrant.space[name], value) for name, value in asked.params.items()}
             seed = TRIAL_SEEDS + self.block * search + i
-            trials.append(self.trial(entrant, search, settings, seed, tuned=tuned))
+            trials.append(self.trial(entrant, search, settings, seed, turn=search, tuned=tuned))
             if self.sampler == "random":
                 continue
             if not scores.has_ended(trials[-1]):

@@ -43,10 +43,11 @@ def run_comparison(
     worker), or of a teacher or base, the whole comparison stops.
     """
     failed: dict[str, str] = {}
-    left = [each for each in entrants or comparison.entrants if is_ready(comparison, each, tracker.mlruns)]
-    if waiting := [each.name for each in entrants or comparison.entrants if each not in left]:
-        reason = f"their teachers or bases have the settings that win {comparison.entrants[0].name}'s searches"
-        console.print(f"not run: {', '.join(waiting)}, as {reason}, which have not ended", style="yellow")
+    left = list(entrants or comparison.entrants)
+    if waiting := not_ready(comparison, left, tracker.mlruns):
+        names, reason = ", ".join(each.name for each in waiting), why_not_ready(comparison)
+        console.print(f"not run: {names}: {reason}", style="yellow", highlight=False)
+        left = [each for each in left if each not in waiting]
     for number, stage in enumerate(STAGES, 1):
         while left:
             results, scores = _read(comparison, tracker.mlruns, failed)
@@ -70,11 +71,18 @@ def run_comparison(
     return failed, True
 
 
-def is_ready(comparison: Comparison, entrant: Entrant, mlruns: Path) -> bool:
-    """Return whether a method can be drawn: not before the baseline has chosen settings for its teachers or bases."""
-    if not comparison.needs_baseline(entrant):
-        return True
-    return comparison.has_chosen(comparison.entrants[0], _read(comparison, mlruns, ())[1])
+def not_ready(comparison: Comparison, entrants: Sequence[Entrant], mlruns: Path) -> list[Entrant]:
+    """Return the methods that can't be drawn yet: the baseline has not chosen settings for their teachers or bases."""
+    needing = [each for each in entrants if comparison.needs_baseline(each)]
+    if needing and comparison.has_chosen(comparison.entrants[0], _read(comparison, mlruns, ())[1]):
+        return []
+    return needing
+
+
+def why_not_ready(comparison: Comparison) -> str:
+    """Say what such methods wait for."""
+    baseline = comparison.entrants[0].name
+    return f"their teachers or bases have the settings that win {baseline}'s searches, which have not ended"
 
 
 def _read(comparison: Comparison, mlruns: Path, failed: Collection[str]) -> tuple[pd.DataFrame, Scores]:
