@@ -143,7 +143,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
             shown = gains_shown(lambda name: [joined(name, scale)])
             written += save(first_claims(shown, scale), figures / scale / FIRST_CLAIMS)
             written += save(strength(gains_by_strength(joined, tuned_gains(compared))), figures / scale / STRENGTH)
-        for summary in compared:
+        for summary in (each for each in compared if len(each.tuned) > 1):
             for name, drawn in comparison_figures(summary).items():
                 written += save(drawn, figures / scale / f"{summary.comparison.name}-{name}")
         history = searches(searches_with_trials(tried, scale))

@@ -3,7 +3,6 @@
 import base64
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,11 +78,9 @@ def summaries(record: Record, scale: str) -> tuple[Summary, ...]:
 
 @block("comparison", of=lambda ask: (ask.name, summaries(ask.record, ask.scale)))
 def comparison_block(name: str, recorded: Sequence[Summary]) -> str:
-    """Return a recorded comparison's table of gains as Markdown, with the methods of which a run has ended."""
-    for summary in recorded:
-        if summary.comparison.name == name:
-            return markdown(gains_grid(replace(summary, tuned=tuple(each for each in summary.tuned if each.ended))))
-    return "No run of it is recorded yet."
+    """Return a recorded comparison's table of gains as Markdown."""
+    found = [markdown(gains_grid(summary)) for summary in recorded if summary.comparison.name == name]
+    return found[0] if found else "No run of it is recorded yet."
 
 
 def comparison_page(summary: Summary) -> str:
@@ -98,15 +95,16 @@ def comparison_page(summary: Summary) -> str:
 def _text(
     summary: Summary, title: str, figures: str = "", before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> str:
-    """Return a comparison as Markdown; `figures` is the prefix of the links to figures."""
+    """Return a comparison as Markdown; `figures` is the prefix of links to figures, if there are any."""
+    drawn = len(summary.tuned) > 1
     parts = [
         title,
         setting_text(summary.comparison),
         *before,
         markdown(gains_grid(summary)),
-        f"![Gains]({figures}forest.png)",
+        *([f"![Gains]({figures}forest.png)"] if drawn else ()),
         "## What the searches found",
-        f"![Expected best dev score after k trials]({figures}curves.png)",
+        *([f"![Expected best dev score after k trials]({figures}curves.png)"] if drawn else ()),
         markdown(settings_grid(summary)),
         "## In what was searched",
         markdown(spaces_grid(summary)),
@@ -172,10 +170,9 @@ def settings_grid(summary: Summary) -> Grid:
     has the terms of a loss that are shares, such as the share of steps in which RankEncoder's rank loss is the larger.
     """
     measures = list(summary.comparison.measures)
-    begun = [each for each in summary.tuned if each.ended]
-    cosine = (f"{measures[0]}, by the cosine",) if any(any(each.by_cosine.values()) for each in begun) else ()
-    rows, shares = [], (SHARES,) if any(each.shares for each in begun) else ()
-    for each in begun:
+    cosine = (f"{measures[0]}, by the cosine",) if any(any(each.by_cosine.values()) for each in summary.tuned) else ()
+    rows, shares = [], (SHARES,) if any(each.shares for each in summary.tuned) else ()
+    for each in summary.tuned:
         for search in (*range(summary.comparison.budget.searches), PUBLISHED):
             settings, chosen = each.winners.get(search, ({}, None))
             name = "published setting" if search == PUBLISHED else f"search {search + 1}"

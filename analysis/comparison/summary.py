@@ -84,9 +84,13 @@ class Summary:
 
 
 def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iterator[Summary]:
-    """Yield a summary of each declared comparison at a scale that has a line in searches.csv."""
+    """Yield a summary of each declared comparison with a line in searches.csv, with the methods that have begun.
+
+    The baseline is always in it.
+    """
     for comparison in recorded_comparisons(scale, searches):
-        yield summarise(comparison, mlruns)
+        every = summarise(comparison, mlruns)
+        yield replace(every, tuned=tuple(each for each in every.tuned if each.ended or each is every.tuned[0]))
 
 
 def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Summary:

@@ -291,9 +291,6 @@ def test_a_declared_comparison_has_a_page_among_the_studies_tables_and_jobs_to_t
     assert f"{3 * BUDGET.runs} of {3 * BUDGET.runs} runs" in page
     assert re.search(r"^\| compcse \|.*\| better \|", page, re.MULTILINE)
     assert block_text("comparison", Request("test", QUICK.name, Record(ended))) == markdown(gains_grid(summary))
-    begun = replace(summary, tuned=(*summary.tuned[:2], replace(summary.tuned[2], ended=0)))
-    assert "mixcse" not in comparison_block("test", [begun])
-    assert "mixcse" in comparison_page(begun)
     assert comparison_block("other", [summary]) == "No run of it is recorded yet."
     keys = set(csv_record.read_runs(QUICK.name, ended)["key"])
     assert keys <= {key for each in summary.tuned for key in each.keys}
@@ -302,6 +299,30 @@ def test_a_declared_comparison_has_a_page_among_the_studies_tables_and_jobs_to_t
     assert jobs.keys() == keys
     assert {key for key, job in jobs.items() if job.keeps_weights} == finals
     assert {jobs[key].scorings[0].tasks for key in finals} == {(QUICK.dev, "synthetic")}
+
+
+@pytest.mark.parametrize(("names", "pictures"), [(["simcse"], 0), (["simcse", "compcse"], 2), (["compcse"], 2)])
+def test_a_declared_comparison_shows_the_methods_that_have_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], pictures: int
+) -> None:
+    """The baseline is always shown, and with nothing to compare there is no picture."""
+    monkeypatch.setattr(declared, "COMPARISONS", {"test": lambda: COMPARISON})
+    ended = record(tmp_path, COMPARISON, made_up(1.0, 0.3))
+    results, searches = (read(QUICK.name, ended) for read in (csv_record.read_results, csv_record.read_searches))
+    begun, partial = (
+        {run for each in summarise(COMPARISON, ended).tuned if each.entrant.name in names for run in each.keys},
+        tmp_path / "partial",
+    )
+    csv_record.merge_results(
+        csv_record.folder_for(QUICK.name, partial), results[results["key"].isin(begun)][csv_record.RESULTS]
+    )
+    csv_record.merge_searches(partial, searches[searches["keys"].isin(begun)])
+    (summary,) = recorded_summaries(QUICK.name, searches, partial)
+    assert [each.entrant.name for each in summary.tuned] == ["simcse", *(name for name in names if name != "simcse")]
+    page, block = comparison_page(summary), comparison_block("test", [summary])
+    assert page.count("![") == pictures
+    assert "mixcse" not in page + block
+    assert all(f"| {name} |" in block for name in names)
 
 
 def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Path) -> None:
