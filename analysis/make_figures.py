@@ -20,7 +20,6 @@ import tyro
 from analysis import cells
 from analysis.plots.figure_data import FigureData, curves_of
 from analysis.report.search_tables import searches_with_trials
-from analysis.stats.estimate import Estimate
 from analysis.verdicts.gains import method_gains
 from cse_core.data.atomic_write import full_disk_named
 from experiments.cli.command import run_command
@@ -28,15 +27,12 @@ from experiments.cli.console import counted
 from experiments.comparison.tuned import COMPARISONS
 from experiments.results import csv_record, manifest
 from experiments.results.manifest import Manifest
-from experiments.schema.contrasts import HEADLINES
 from experiments.schema.study import Row, Study
 from experiments.storage.record_folders import folder_of
 from experiments.studies import catalogue
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from analysis.comparison.summary import Summary
 
 TABLE = "table"
 # Names of figures about several studies. The last one has several scales and is drawn with those of `small`.
@@ -124,7 +120,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     import matplotlib.pyplot as plt  # lazy: slow import
 
     from analysis.comparison.figures import comparison_figures  # lazy: slow import
-    from analysis.comparison.summary import recorded_summaries  # lazy: slow import
+    from analysis.comparison.summary import paper_gains, recorded_summaries  # lazy: slow import
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
@@ -140,9 +136,11 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
         written = save(forest(measured, scale), figures / scale / FOREST)
         if scale == "small":
             joined = _joined(mlruns)
-            shown = gains_shown(lambda name: [joined(name, scale)])
+            tuned = paper_gains(compared)
+            shown = gains_shown(lambda name: [joined(name, scale)], tuned)
             written += save(first_claims(shown, scale), figures / scale / FIRST_CLAIMS)
-            written += save(strength(gains_by_strength(joined, tuned_gains(compared))), figures / scale / STRENGTH)
+            estimates = {paper: gain.estimate for paper, gain in tuned.items() if gain.estimate}
+            written += save(strength(gains_by_strength(joined, estimates)), figures / scale / STRENGTH)
         for summary in (each for each in compared if len(each.tuned) > 1):
             for name, drawn in comparison_figures(summary).items():
                 written += save(drawn, figures / scale / f"{summary.comparison.name}-{name}")
@@ -154,16 +152,6 @@ def _joined(mlruns: Path) -> Callable[[str, str], cells.Results]:
     """Return a function that joins a study at a scale with the record."""
     read = cache(lambda scale: csv_record.read_results(scale, mlruns))
     return lambda name, scale: cells.join(catalogue.single(name, scale), read(scale))
-
-
-def tuned_gains(compared: "Sequence[Summary]") -> dict[str, Estimate]:
-    """Return the four papers' gains over SimCSE where both are tuned alike; those not complete are left out."""
-    found: dict[str, Estimate] = {}
-    for summary in compared:
-        for paper in HEADLINES:
-            gain = summary.gain(paper.lower())
-            found |= {paper: gain.estimate} if gain and gain.estimate else {}
-    return found
 
 
 def differences(scale: str, *, mlruns: Path, figures: Path) -> list[str]:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from analysis.comparison.summary import Summary, Tuned, recorded_summaries, summarise
 from analysis.report.blocks import Record, block
@@ -16,9 +15,6 @@ from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, s
 from experiments.comparison.entrants import space_text
 from experiments.results import csv_record
 from experiments.results.run_card import CARD
-
-if TYPE_CHECKING:
-    pass
 
 SHARES = "shares in its loss, %"
 PAGE = """<!doctype html>

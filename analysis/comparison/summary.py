@@ -1,6 +1,6 @@
 """What a comparison found: each method's winners, their scores with fresh seeds, and its gain over the baseline."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -17,6 +17,7 @@ from experiments.comparison.recorded import dev_scores, means_of
 from experiments.comparison.tuned import recorded_comparisons
 from experiments.results import csv_record
 from experiments.results.row_scores import curve_facts
+from experiments.schema.contrasts import HEADLINES
 
 ONE_SEARCH = "not tested: one search"
 NOT_RUN = "not run"
@@ -91,6 +92,16 @@ def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iter
     for comparison in recorded_comparisons(scale, searches):
         every = summarise(comparison, mlruns)
         yield replace(every, tuned=tuple(each for each in every.tuned if each.ended or each is every.tuned[0]))
+
+
+def paper_gains(summaries: Iterable[Summary]) -> dict[str, Gain]:
+    """Return the four papers' gains over SimCSE, both tuned alike; what is not complete is left out."""
+    found: dict[str, Gain] = {}
+    for summary in summaries:
+        for paper in HEADLINES:
+            gain = summary.gain(paper.lower())
+            found |= {paper: gain} if gain and gain.estimate else {}
+    return found
 
 
 def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Summary:

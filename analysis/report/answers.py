@@ -1,9 +1,11 @@
 """Make README's table of answers: each paper's gain in print, its gains here, and whether to believe it and why."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from analysis.cells import Results
+from analysis.comparison.report import summaries
+from analysis.comparison.summary import Gain, paper_gains
 from analysis.report.blocks import block
 from analysis.report.formats import Grid, estimate_text, number
 from analysis.stats.estimate import Estimate
@@ -12,7 +14,8 @@ from analysis.verdicts.gains import FIRST_ROWS, printed_by_paper, printed_gain
 from experiments.schema.contrasts import MEAN, Contrast
 
 Choose = Callable[[str], list[Results]]  # the results of the studies that a name selects
-NOT_RUN = "not run yet"
+NOT_RUN, NOT_COMPLETE = "not run yet", "not complete"
+EQUALLY_TUNED = "equally tuned, planned (by searches)"
 PLAN, BETTER = "plan2-first-plan", "plan2-quality"
 LIST_MLE, NOT_PRINTED = "RankCSE-listMLE", "not printed"
 
@@ -157,33 +160,45 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
 }
 
 
-@block("page answers", of=lambda ask: (ask.choose,))
-def answers_grid(choose: Choose) -> Grid:
-    """Return a line for each paper: the printed gain over SimCSE, the gains here, whether to believe it and why."""
+@block("page answers", of=lambda ask: (ask.choose, paper_gains(summaries(ask.record, ask.scale))))
+def answers_grid(choose: Choose, tuned: Mapping[str, Gain]) -> Grid:
+    """Return a line for each paper: the printed gain over SimCSE, the gains here, whether to believe it and why.
+
+    `tuned` has the small model's gains when the method and SimCSE are tuned alike, and a column if there are any.
+    """
     printed = printed_by_paper()
 
     def gains(shown: tuple[Shown, ...], *, better: bool) -> str:
         return "<br>".join(_text(choose, each) for each in shown if each.main and each.better == better)
 
     rows = tuple(
-        (paper, number(printed[paper], sign=True), gains(shown, better=False), gains(shown, better=True), belief)
-        for paper, (shown, belief) in ANSWERS.items()
-    )
-    return Grid("", ("paper", "printed gain", "small model", "better encoder", "believe it?"), rows)
-
-
-def gains_shown(choose: Choose) -> list[tuple[str, str, Estimate | None, float | None]]:
-    """Return each gain shown: its paper, the words before it, its estimate, and the printed gain, if there is one."""
-    return [
         (
             paper,
-            f"better encoder: {each.words}" if each.better else each.words,
-            _gain(choose, each),
-            printed_gain(each.printed or FIRST_ROWS[paper]),
+            number(printed[paper], sign=True),
+            *([tuned_text(tuned.get(paper))] if tuned else []),
+            gains(shown, better=False),
+            gains(shown, better=True),
+            belief,
         )
-        for paper, (shown, _) in ANSWERS.items()
-        for each in shown
-    ]
+        for paper, (shown, belief) in ANSWERS.items()
+    )
+    header = ("printed gain", *(("small model, equally tuned",) if tuned else ()), "small model", "better encoder")
+    return Grid("", ("paper", *header, "believe it?"), rows)
+
+
+def tuned_text(gain: Gain | None) -> str:
+    """Return a gain of equal tuning with its verdict."""
+    return f"{estimate_text(gain.estimate)}: **{gain.verdict}**" if gain else NOT_COMPLETE
+
+
+def gains_shown(choose: Choose, tuned: Mapping[str, Gain]) -> Iterator[tuple[str, str, Estimate | None, float | None]]:
+    """Yield each gain shown: its paper, the words before it, its estimate, and the printed gain, if there is one."""
+    for paper, (shown, _) in ANSWERS.items():
+        if paper in tuned:
+            yield paper, EQUALLY_TUNED, tuned[paper].estimate, printed_gain(FIRST_ROWS[paper])
+        for each in shown:
+            words = f"better encoder: {each.words}" if each.better else each.words
+            yield paper, words, _gain(choose, each), printed_gain(each.printed or FIRST_ROWS[paper])
 
 
 def _gain(choose: Choose, shown: Shown) -> Estimate | None:

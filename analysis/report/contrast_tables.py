@@ -55,6 +55,20 @@ def contrasts_grid(verdicts: Sequence[Verdict]) -> Grid:
     return Grid("", tuple(header[first:]), tuple(tuple(line[first:]) for line in lines))
 
 
+@block("disjoint", of=lambda ask: (study_verdicts(ask.results),))
+def disjoint_grid(verdicts: Sequence[Verdict]) -> Grid:
+    """Return a line for each contrast: its difference on all pairs, and on the disjoint ones."""
+    lines: dict[str, dict[str, str]] = {}
+    for verdict in verdicts:
+        assert isinstance(verdict.tested, Contrast)
+        difference, band = estimate_texts(verdict)
+        line = lines.setdefault(contrast_text(verdict.tested), {})
+        line |= {verdict.tested.column: f"{difference} {band}", "seeds": _texts(verdict)[4]}
+    columns = ("sts_avg", "sts_disjoint_avg", "seeds")
+    rows = tuple((name, *(line.get(each, DASH) for each in columns)) for name, line in lines.items())
+    return Grid("", ("contrast", "all pairs", "disjoint pairs", "seeds"), rows)
+
+
 def contrast_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return a line to print for each contrast: difference, interval, seeds; with verdicts if a margin was declared."""
     judged = any(verdict.word for verdict in verdicts)

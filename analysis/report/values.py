@@ -5,13 +5,15 @@ PART it is the absolute value. Parts: `signed`; `estimate`, with its interval; `
 also has `verdict`, `published`, and `result`, which is all together. A1 to A4 are the second plan's.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import correlation, stdev
 
 from analysis.cells import Cell
+from analysis.comparison.report import summaries
+from analysis.comparison.summary import paper_gains
+from analysis.report.answers import tuned_text
 from analysis.report.blocks import Record, block
 from analysis.report.bootstrap_tables import pairs_and_seeds, what_it_excludes
 from analysis.report.formats import DASH, interval, number
@@ -226,14 +228,9 @@ def _published_gain(claim: str) -> Value:
     return Value(make, 2)
 
 
-def _in_deviations(claim: str) -> Value:
-    """Return a paper's printed gain, divided by the deviation of one re-run of SimCSE from another."""
-
-    def make(record: Record) -> float | None:
-        gain = _published_gain(claim).make(record)
-        return gain / (stdev(many_seeds(read_reproductions())) * math.sqrt(2)) if isinstance(gain, float) else None
-
-    return Value(make)
+def _tuned(paper: str) -> Value:
+    """Return a paper's gain over SimCSE if both are tuned alike, with its verdict, or that it is not complete."""
+    return Value(lambda record: tuned_text(paper_gains(summaries(record, SCALE)).get(paper)))
 
 
 def _all_reproductions() -> str:
@@ -249,8 +246,9 @@ PROJECTED = [
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 VALUES: dict[str, Value] = {
+    # equal tuning
+    **{f"tuned.{paper}": _tuned(paper) for paper in HEADLINES},
     # the first page
-    **{f"{claim}.sds": _in_deviations(claim) for claim in HEADLINES.values()},
     **{f"one.{loss}": welch("plan2-first-plan", f"{loss}, one epoch", "SimCSE, one epoch") for loss in LOSSES},
     **{f"end.{loss}": welch("plan-orders", f"{loss}, last", "SimCSE, last") for loss in LOSSES},
     **{
@@ -263,7 +261,6 @@ VALUES: dict[str, Value] = {
         difference(_number("rankcse_table2", "SimCSE"), _number("rankcse_table2", "first-last avg")), digits=0
     ),
     "scale.share": over(lambda x: 100 / (x[0] - x[1]), [ONE_EPOCH, UNTRAINED_MEAN], digits=0),
-    "sd.difference": reproduced(lambda: stdev(many_seeds(read_reproductions())) * math.sqrt(2)),
     **{f"disjoint.{loss}": welch("plan2-disjoint", loss, "SimCSE", "sts_disjoint_avg") for loss in LOSSES},
     "views.channels": paired("plan2-whitening", DROPOUT, "batch norm of each channel"),
     "views.pca": paired("plan2-whitening", DROPOUT, "PCA whitening"),

@@ -6,7 +6,10 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.cells import Results, join
-from analysis.report.answers import ANSWERS, NOT_RUN, answers_grid, gains_shown
+from analysis.comparison.summary import Gain
+from analysis.report.answers import ANSWERS, EQUALLY_TUNED, NOT_RUN, answers_grid, gains_shown
+from analysis.stats.estimate import Estimate
+from analysis.stats.significance import Interval
 from analysis.verdicts.estimates import measure
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES
@@ -24,7 +27,7 @@ def choose(results: dict[str, pd.DataFrame]) -> dict[str, Results]:
 
 def test_what_is_not_recorded_says_so() -> None:
     studies = choose({})
-    grid = answers_grid(lambda name: [studies[name]])
+    grid = answers_grid(lambda name: [studies[name]], {})
     assert [row[0] for row in grid.rows] == list(HEADLINES)
     assert all(set(re.findall(r": (not run yet|[+-])", gains)) == {NOT_RUN} for row in grid.rows for gains in row[2:4])
 
@@ -39,7 +42,7 @@ def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> 
     (expected,) = [
         measure(filled, each).estimate for each in first.contrasts if getattr(each, "plus", ()) == ("CompCSE",)
     ]
-    text = answers_grid(lambda name: [filled if name == first.name else studies[name]]).rows[3][2]
+    text = answers_grid(lambda name: [filled if name == first.name else studies[name]], {}).rows[3][2]
     assert expected
     assert f"{expected.mean:+.2f} [" in text.partition("<br>")[0]
 
@@ -48,7 +51,7 @@ def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none
     published = pd.read_csv(ROOT / "experiments/published/rankcse_table2.csv").query("backbone == 'BERT-base'")
     average = published[published.task == "Avg"].set_index("method").value
     studies = choose({})
-    shown = {(paper, words): printed for paper, words, _, printed in gains_shown(lambda name: [studies[name]])}
+    shown = {(paper, words): printed for paper, words, _, printed in gains_shown(lambda name: [studies[name]], {})}
     for loss, count in {"ListNet": 4, "ListMLE": 5}.items():
         gain = average[f"RankCSE-l{loss[1:]}"] - average["SimCSE"]
         lines = [value for (paper, words), value in shown.items() if loss in words and "MiniLM" not in words]
@@ -64,3 +67,18 @@ def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none
         "better encoder: ListMLE, MiniLM teaches",
     }
     assert {words for (_, words), printed in shown.items() if printed is None} == ours
+
+
+def test_a_gain_of_equal_tuning_is_shown_with_its_verdict_and_the_others_are_not_complete() -> None:
+    studies = choose({})
+    estimate = Estimate(-0.5, Interval(-0.9, -0.1), 4)
+    tuned = {"RankCSE": Gain(estimate=estimate, verdict="worse", detectable=0.8)}
+    grid = answers_grid(lambda name: [studies[name]], tuned)
+    assert [row[grid.header.index("small model, equally tuned")] for row in grid.rows] == [
+        "-0.50 [-0.90, -0.10]: **worse**",
+        *["not complete"] * 3,
+    ]
+    assert "small model, equally tuned" not in answers_grid(lambda name: [studies[name]], {}).header
+    lines = list(gains_shown(lambda name: [studies[name]], tuned))
+    assert lines[0] == ("RankCSE", EQUALLY_TUNED, estimate, 3.8)
+    assert len(lines) == 1 + len(list(gains_shown(lambda name: [studies[name]], {})))

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import pandas as pd
+
 from analysis.cells import join
-from analysis.report.contrast_tables import contrasts_block, contrasts_grid
+from analysis.report.contrast_tables import contrasts_block, contrasts_grid, disjoint_grid
 from analysis.verdicts.gains import gains
 from analysis.verdicts.looks import study_verdicts
 from experiments.schema.contrasts import PRIMARY, Contrast
@@ -31,3 +33,17 @@ def test_what_is_not_recorded_has_no_gain_and_one_seed_no_interval(study: Study)
 
 def test_a_study_that_compares_nothing_says_nothing(study: Study) -> None:
     assert contrasts_block(join(replace(study, contrasts=()), toy_lines())) == ""
+
+
+def test_a_line_has_both_sets_of_pairs_and_a_dash_where_one_is_not_declared(study: Study) -> None:
+    better, single = (Contrast(plus=(label,), minus=("SimCSE",)) for label in ("Better", "One seed"))
+    both = (better, replace(better, column="sts_disjoint_avg"), single)
+    lines = toy_lines()
+    apart = lines.assign(task=lines["task"] + "_disjoint", score=lines["score"] / 2)
+    results = join(replace(study, contrasts=both), pd.concat([lines, apart]))
+    on_all, halved, one = (texts[2] for texts in contrasts_grid(study_verdicts(results)).rows)
+    rows = disjoint_grid(study_verdicts(results)).rows
+    assert [row[0] for row in rows] == ["Better − SimCSE", "One seed − SimCSE"]
+    assert [row[1].split()[0] for row in rows] == [on_all, one]
+    assert rows[0][2].split()[0] == halved != on_all
+    assert rows[1][2] == "–"
