@@ -17,6 +17,7 @@ from cse_core.data.senteval import (
     pairs,
 )
 from cse_core.evaluation.dataset_facts import EXAMPLES, Example, Gold, Halves, Sizes
+from cse_core.evaluation.near_start import DistanceFromStart
 from cse_core.evaluation.scorers import SPLITS, Scorer
 from cse_core.evaluation.space_tasks import Density, GeometryTask, Positives, Projection, SimilarityMatrixTask
 from cse_core.evaluation.sts_subsets import SEEN, SUBSETS
@@ -54,6 +55,7 @@ _OF_RECORD: dict[str, Task] = {
     "stsb_dev_projection": Projection(("stsb_dev",)),
     "stsb_dev_density": Density(("stsb_dev",)),
     "stsb_dev_positives": Positives(("stsb_dev",)),
+    "stsb_dev_start": DistanceFromStart(("stsb_dev",)),
     "phrases": SimilarityMatrixTask(sentences=PHRASES),
     "stsb_neighbours": Neighbours(("stsb",)),
     "stsb_sample_projection": Projection(("stsb",), size=1000),

@@ -74,7 +74,7 @@ class CachedEncoder:
         self.encoder, self.name, self.content = encoder, encoder.name, content
         self._rows: dict[bytes, int] = {}  # by hash, so that a million sentences and their vectors fit into memory
         self._vectors: Float[Tensor, "n d"] = torch.empty(0, 0)
-        self._views: dict[tuple, CachedEncoder] = {}
+        self._views: dict[object, CachedEncoder] = {}
         self._not_finite: set[bytes] = set()
 
     @classmethod
@@ -83,14 +83,21 @@ class CachedEncoder:
         return encoder if isinstance(encoder, CachedEncoder) else cls(encoder)
 
     def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> "CachedEncoder":
-        """Return the encoder with another pooling and template; every call for the same ones returns the same cache."""
+        """Return the encoder with another pooling and template."""
+        key = (pooling, template, longest)
+        return self.derived(key, lambda own: own.with_pooling(*key), f"no pooling, got {pooling!r}")
+
+    def derived(self, key: object, make: Callable[[Encoder], Encoder], lacks: str) -> "CachedEncoder":
+        """Return what `make` makes of the encoder, in a cache; every call with the same key returns the same one.
+
+        `lacks` says what an encoder of another kind does not have.
+        """
         if not isinstance(self.encoder, Encoder):
             kind = "word vectors have" if isinstance(self.encoder, WordVectors) else "an encoder of another library has"
-            raise ValueError(f"{self.name}: {kind} no pooling, got {pooling!r}")
-        key = (pooling, template, longest)
+            raise ValueError(f"{self.name}: {kind} {lacks}")
         if key not in self._views:
             content = f"{self.content} {key}" if self.content else ""
-            self._views[key] = CachedEncoder(self.encoder.with_pooling(*key), content)
+            self._views[key] = CachedEncoder(make(self.encoder), content)
         return self._views[key]
 
     def fill(self, sentences: Iterable[str], progress: Progress | None = None) -> None:
@@ -179,11 +186,10 @@ class EncoderOfDistinctIds(CachedEncoder):
         self._first: dict[bytes, str] = {}
         self._representative: dict[str, str] = {}
 
-    def with_pooling(self, pooling: str, template: str = "", longest: int | None = None) -> CachedEncoder:
-        """See CachedEncoder; the ids are those of the new template and length."""
-        key = (pooling, template, longest)
+    def derived(self, key: object, make: Callable[[Encoder], Encoder], lacks: str) -> CachedEncoder:
+        """See CachedEncoder; the ids are those of the encoder that is made."""
         if key not in self._views:
-            self._views[key] = EncoderOfDistinctIds(self.cached.with_pooling(*key))
+            self._views[key] = EncoderOfDistinctIds(self.cached.derived(key, make, lacks))
         return self._views[key]
 
     def fill(self, sentences: Iterable[str], progress: Progress | None = None) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from cse_core.evaluation.near_start import AveragedWithStart
+from cse_core.evaluation.scorers import Cosine
 from cse_core.methods.rankcse import Teacher
 from experiments.plan.pilots import COMPOSITION, MINILM, RANKS, TEACHERS, WHITENING
 from experiments.plan.second_plan import LOSSES, TEACHER_SEEDS, contrast, seeded_row, stage_study
@@ -11,6 +13,8 @@ from experiments.schema.rows import BASE, rank_scorer
 from experiments.schema.study import Row, Scale, Study, StudyAt, named
 
 SEEDS = 10
+NEAR_START = "near the start"
+AVERAGED = ("SimCSE", "ListNet", "RankEncoder by cosine", "WhitenedCSE, dropout views", "CompCSE", "two random crops")
 
 
 def _students(scale: Scale) -> list[Row]:
@@ -64,4 +68,38 @@ def quality(scale: Scale) -> Study:
     )
 
 
-STUDIES: dict[str, StudyAt] = named({"plan2-quality": quality})
+def _averaged(scale: Scale, row: Row) -> Row:
+    return replace(row, label=f"{row.label}, averaged", scorer=AveragedWithStart(start=scale.backbones[BASE]))
+
+
+def averaged(scale: Scale) -> Study:
+    """Declare stage D's methods with weights averaged with those that training began from."""
+    trained = {row.label: row for row in quality(scale).rows if row.label in AVERAGED}
+    halfway = {label: _averaged(scale, row) for label, row in trained.items()}
+    simcse = halfway["SimCSE"]
+    return stage_study(
+        "How much of a gain remains if every encoder moves half-way back to where training began?",
+        [*trained.values(), *halfway.values()],
+        *(contrast("averaged", NEAR_START, halfway[label], trained[label], paired=True) for label in trained),
+        *(
+            contrast("both averaged", NEAR_START, row, simcse, paired=label == "RankEncoder by cosine")
+            for label, row in halfway.items()
+            if row != simcse
+        ),
+    )
+
+
+def distances(scale: Scale) -> Study:
+    """Declare how far each of stage D's encoders is from where its training began."""
+    trained = [row for row in quality(scale).rows if isinstance(row.scorer, Cosine)]
+    return Study(
+        source="this project, PLAN2.md",
+        question="How far from its start does each method take the encoder?",
+        rows=tuple(replace(_averaged(scale, row), label=row.label) for row in trained),
+        columns=("start_weights", "start_vectors"),
+    )
+
+
+STUDIES: dict[str, StudyAt] = named(
+    {"plan2-quality": quality, "plan2-averaged": averaged, "plan2-distances": distances}
+)

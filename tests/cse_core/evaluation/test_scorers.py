@@ -26,6 +26,7 @@ from cse_core.data.senteval import EvalDataset, pairs
 from cse_core.evaluation import scorers, suite
 from cse_core.evaluation.bert_flow import fit_flow
 from cse_core.evaluation.mixed_cosine import MixedCosine
+from cse_core.evaluation.near_start import AveragedWithStart
 from cse_core.evaluation.scorers import Cosine, Flowed, Pairs, Ranked, Scorer, Whitened, whitening
 from cse_core.functional import rank_vectors
 from cse_core.functional.contrastive import pair_cosines
@@ -383,7 +384,7 @@ def scores_of(encoder: Encoder, scorer: Scorer, path: Path) -> np.ndarray:
     return suite.evaluate(encoder, scorer, [name])[name].arrays["pair_scores"]
 
 
-@pytest.mark.parametrize("kind", ["exact_cosine", "mean", "ranked", "centred", "whitened", "flow", "mixed"])
+@pytest.mark.parametrize("kind", ["exact_cosine", "mean", "ranked", "centred", "whitened", "flow", "mixed", "averaged"])
 def test_equal_ids_score_one_and_equal_pairs_tie(encoder: Encoder, pair_file: Path, corpus: Corpus, kind: str) -> None:
     made: dict[str, Scorer] = {
         "exact_cosine": Cosine(),
@@ -393,11 +394,12 @@ def test_equal_ids_score_one_and_equal_pairs_tie(encoder: Encoder, pair_file: Pa
         "whitened": Whitened(dims=8),
         "flow": Flowed(pooling="cls", corpus=Corpus("synthetic", 300)),
         "mixed": MixedCosine(other=Pretrained("wiki-mini")),
+        "averaged": AveragedWithStart(start=Pretrained("wiki-tiny")),
     }
     scores = scores_of(encoder, made[kind], pair_file)
     assert scores[:12].tolist() == [scores[0]] * 12
     assert scores[0] == pytest.approx(1, abs=1e-12)
-    if kind in ("exact_cosine", "mean", "whitened", "flow"):
+    if kind in ("exact_cosine", "mean", "whitened", "flow", "averaged"):
         assert scores[0] == 1
     assert scores[12:24].tolist() == scores[24:].tolist()
     assert len(set(scores.tolist())) > 10

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cse_core.evaluation.near_start import AveragedWithStart
+from cse_core.evaluation.scorers import Cosine
 from experiments.plan.second_plan import TEACHER_SEEDS
 from experiments.results import csv_record
 from experiments.schema.contrasts import ONE_LOOK
@@ -13,6 +15,7 @@ from experiments.studies.catalogue import EVERYTHING, choose_studies, names_at
 from tests.support.plan_age import page_in_history, younger_contrasts
 
 STAGE_A = ["plan2-whitening", "plan2-teachers", "plan2-ranks"]
+STAGE_D = ["plan2-quality", "plan2-averaged", "plan2-distances"]
 ROOT = Path(__file__).parents[3]
 
 
@@ -41,9 +44,9 @@ def test_students_have_teachers_of_two_or_three_seeds_in_turn() -> None:
 def test_its_studies_have_a_scale_of_their_own() -> None:
     for scale in ("small", "paper"):
         scales = {study.name: study.scale.name for study in choose_studies(["plan2"], scale)}
-        assert scales.pop("plan2-quality") == "minilm"
-        assert set(scales.values()) == {"small"}
-    assert names_at("minilm") == ["plan2-quality"]
+        assert {name for name, at in scales.items() if at == "minilm"} == set(STAGE_D)
+        assert {at for name, at in scales.items() if name not in STAGE_D} == {"small"}
+    assert names_at("minilm") == list(STAGE_D)
     assert not any(name.startswith("plan2") for name in names_at("paper"))
 
 
@@ -71,3 +74,22 @@ def test_the_second_plan_is_older_than_its_runs() -> None:
     for study in choose_studies([*STAGE_A, "plan2-quality"], "small"):
         results = csv_record.read_results(study.scale.name)
         assert younger_contrasts([study], results[~results["key"].isin(others)], page_at) == []
+
+
+def test_averages_with_the_start_are_those_of_stage_d_encoders_by_another_scorer() -> None:
+    quality, averaged, distances = (choose_studies([name], "minilm")[0] for name in STAGE_D)
+    keys = {row.label: row.keys() for row in quality.rows}
+    plain = [row.label for row in averaged.rows if row.scorer == Cosine()]
+    moved = {row.label: row for row in averaged.rows if row.label not in plain}
+    assert list(moved) == [f"{label}, averaged" for label in plain]
+    for row in averaged.rows:
+        assert row.keys() == keys[row.label.removesuffix(", averaged")]
+    start = next(row for row in quality.rows if row.label == "SimCSE").runs()[0].backbone
+    assert {row.scorer for row in (*moved.values(), *distances.rows)} == {AveragedWithStart(start=start)}
+    assert {row.label: row.keys() for row in distances.rows}.items() <= keys.items()
+    assert not any(each.role == ONE_LOOK for each in averaged.contrasts)
+    pairs = {(*each.plus, *each.minus): each.paired for each in averaged.contrasts}
+    assert all(pairs[f"{label}, averaged", label] for label in plain)
+    assert {minus for plus, minus in pairs if plus.removesuffix(", averaged") != minus} == {"SimCSE, averaged"}
+    assert pairs["RankEncoder by cosine, averaged", "SimCSE, averaged"]
+    assert not pairs["CompCSE, averaged", "SimCSE, averaged"]
