@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import tyro
 from rich.table import Table
 
@@ -34,8 +35,9 @@ from experiments.cli.options import Words, above_zero, at_least, filled_data_fol
 from experiments.cli.run_options import InputOptions
 from experiments.cli.sweep_options import RayOptions, check_ray
 from experiments.cli.user_inputs import check_corpus, encoder_size, read_dev, with_inputs, with_own_pooling
-from experiments.comparison.comparison import SAMPLERS, Budget, Comparison, Entrant, Scores
+from experiments.comparison.comparison import SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
 from experiments.comparison.entrants import entrant, measures_of, space_text, with_space
+from experiments.comparison.recorded import read_scores
 from experiments.comparison.tuned import COMPARISONS
 from experiments.execution.schedule_estimate import seconds_for
 from experiments.execution.sweep_report import UNTIMED, hours, print_mlflow_command
@@ -146,32 +148,49 @@ def pair_files(options: Options) -> tuple[tuple[Path, tuple[str, ...]], ...]:
     )
 
 
-def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers: int) -> None:
-    """Print each method's search space and hours, the total time, and the disk space of the finals' checkpoints."""
+def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers: int, mlruns: Path) -> None:
+    """Print each method's search space, runs and hours left, the time left, and the disk space of the finals."""
     table = Table(title=f"comparison {comparison.name}: {comparison.budget.runs} runs for each method", show_lines=True)
     for heading in ("method", "searched in"):
         table.add_column(heading)
-    table.add_column("hours", justify="right")
-    results, total = csv_record.read_results(comparison.scale.name), []
+    for heading in ("runs left", "hours left"):
+        table.add_column(heading, justify="right")
+    timed, total = csv_record.read_results(comparison.scale.name), []
+    results, scores = read_scores(comparison, mlruns)
     for each in entrants:
-        trials = comparison.stage("trials", Scores({}), (each,))
-        keys = {trial.run.key for trial in trials}
-        seconds = {key: seconds_for([job], results) for key, job in comparison.jobs(trials, final=False).items()}
-        known = {key: value for key, value in seconds.items() if value is not None}
-        own = [value for key, value in known.items() if key in keys]
-        others = sum(value for key, value in known.items() if key not in keys)  # teachers and bases, trained once
-        spent = statistics.mean(own) * comparison.budget.runs + others if own else None
+        left, spent = runs_left(comparison, each, scores), seconds_left(comparison, each, scores, timed, results)
         total.append(spent)
-        table.add_row(each.name, space_text(each.space), hours(spent))
+        table.add_row(each.name, space_text(each.space), str(left), hours(spent))
     console.print(table)
     kept = comparison.budget.finals * (comparison.budget.searches + 1)
     writes = Writes.of([(each.start.backbone, kept) for each in entrants], workers)
     known = [value for value in total if value is not None]
     time = hours(sum(known) / workers) if len(known) == len(total) else UNTIMED
     console.print(
-        f"time with {workers} at a time: {time}; checkpoints of the finals: {writes.kept / GIB:.1f} GiB",
+        f"time left with {workers} at a time: {time}; checkpoints of the finals: {writes.kept / GIB:.1f} GiB",
         highlight=False,
     )
+
+
+def runs_left(comparison: Comparison, entrant: Entrant, scores: Scores) -> int:
+    """Return how many of a method's runs have not ended."""
+    known = [trial for stage in STAGES for trial in comparison.stage(stage, scores, (entrant,))]
+    return comparison.budget.runs - sum(map(scores.has_ended, known))
+
+
+def seconds_left(
+    comparison: Comparison, entrant: Entrant, scores: Scores, timed: pd.DataFrame, results: pd.DataFrame
+) -> float | None:
+    """Return the seconds of training that a method still takes, with teachers and bases; None if no trial is timed.
+
+    Runs take as long as a trial on average. `timed` has the times of recorded runs, and `results` what is trained.
+    """
+    trials = comparison.stage("trials", scores, (entrant,))
+    keys, trained = {trial.run.key for trial in trials}, set(results["key"])
+    seconds = {key: seconds_for([job], timed) for key, job in comparison.jobs(trials, final=False).items()}
+    own = [value for key, value in seconds.items() if key in keys and value is not None]
+    nested = [value for key, value in seconds.items() if key not in keys | trained and value is not None]
+    return statistics.mean(own) * runs_left(comparison, entrant, scores) + sum(nested) if own else None
 
 
 def chosen(options: Options) -> tuple[Comparison, Options]:
@@ -212,7 +231,7 @@ def main(options: Options) -> int:
     execution = replace(execution_settings(options), pair_files=pair_files(options))
     workers = options.workers or os.cpu_count() or 1
     if options.dry_run:
-        print_forecast(comparison, entrants, workers)
+        print_forecast(comparison, entrants, workers, options.mlruns)
         return 0
     from analysis.comparison.report import write_report  # lazy: slow import
     from experiments.comparison.run_comparison import not_ready, run_comparison, why_not_ready  # lazy: slow import
@@ -230,7 +249,7 @@ def main(options: Options) -> int:
     require_inputs(jobs, untrained_keys(jobs, execution.store), execution.data)
     if options.address == "local":
         check_room(jobs, {job.key for job in jobs}, execution, options.workers)
-    print_forecast(comparison, entrants, workers)
+    print_forecast(comparison, entrants, workers, options.mlruns)
     prepare_shared(options)
     cluster, tracker = ray_config(options), Tracker(options.mlruns)
     failed: dict[str, str] = {}

@@ -15,6 +15,14 @@ from experiments.results.provenance import commit
 DIVERGED, FINISHED = "failed", "finished"  # states of a line of searches.csv
 
 
+def read_scores(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> tuple[pd.DataFrame, Scores]:
+    """Return the recorded results, and their dev scores and failures, together with the failures in `failed`."""
+    scale = comparison.scale.name
+    results = csv_record.read_results(scale, mlruns)
+    scores = dev_scores(comparison, results, csv_record.read_searches(scale, mlruns))
+    return results, Scores(scores.by_address, scores.failed | frozenset(failed))
+
+
 def dev_scores(comparison: Comparison, results: pd.DataFrame, searches: pd.DataFrame) -> Scores:
     """Return the dev scores of the runs selected by the comparison's rule, and the runs that failed."""
     own = searches[searches["search"].str.startswith(f"{comparison.name} ")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from cse_core.training.loop import DivergedError
 from experiments.cli.console import console
 from experiments.comparison.comparison import STAGES, Comparison, Entrant, Scores, Trial
-from experiments.comparison.recorded import dev_scores, record_trials
+from experiments.comparison.recorded import read_scores, record_trials
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.plan import Plan, make_plan, scored_cells
 from experiments.execution.ray_sweep import RayConfig, run_plan
 from experiments.execution.sweep_setup import check_room, require_inputs
-from experiments.results import csv_record
 from experiments.tracking.mlflow_log import Tracker
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def run_comparison(
         left = [each for each in left if each not in waiting]
     for number, stage in enumerate(STAGES, 1):
         while left:
-            results, scores = _read(comparison, tracker.mlruns, failed)
+            results, scores = read_scores(comparison, tracker.mlruns, failed)
             trials = comparison.stage(stage, scores, left)
             work = _left(comparison, stage, [t for t in trials if t.run.key not in scores.failed], results, execution)
             if not work.pending:
@@ -58,7 +57,7 @@ def run_comparison(
             _say_stage(number, stage, trials, scores)
             reasons, ended = _run(work, results, execution, cluster, tracker)
             failed |= reasons
-            results, scores = _read(comparison, tracker.mlruns, failed)
+            results, scores = read_scores(comparison, tracker.mlruns, failed)
             failed |= _undefined(trials, scores, comparison.dev, results) if ended else {}
             for_good = {key for key, reason in failed.items() if _is_result(reason)}
             record_trials(comparison, trials, scores, for_good, tracker.mlruns)
@@ -74,7 +73,7 @@ def run_comparison(
 def not_ready(comparison: Comparison, entrants: Sequence[Entrant], mlruns: Path) -> list[Entrant]:
     """Return the methods that can't be drawn yet: the baseline has not chosen settings for their teachers or bases."""
     needing = [each for each in entrants if comparison.needs_baseline(each)]
-    if needing and comparison.has_chosen(comparison.entrants[0], _read(comparison, mlruns, ())[1]):
+    if needing and comparison.has_chosen(comparison.entrants[0], read_scores(comparison, mlruns)[1]):
         return []
     return needing
 
@@ -83,14 +82,6 @@ def why_not_ready(comparison: Comparison) -> str:
     """Say what such methods wait for."""
     baseline = comparison.entrants[0].name
     return f"their teachers or bases have the settings that win {baseline}'s searches, which have not ended"
-
-
-def _read(comparison: Comparison, mlruns: Path, failed: Collection[str]) -> tuple[pd.DataFrame, Scores]:
-    """Return the recorded results, and their dev scores and failures, together with the failures in `failed`."""
-    scale = comparison.scale.name
-    results = csv_record.read_results(scale, mlruns)
-    scores = dev_scores(comparison, results, csv_record.read_searches(scale, mlruns))
-    return results, Scores(scores.by_address, scores.failed | frozenset(failed))
 
 
 def _left(

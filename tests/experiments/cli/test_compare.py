@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
+import pandas as pd
 import pytest
 import tyro
 
 from cse_core.methods import METHODS
 from cse_core.models.encoder import Encoder
-from experiments.compare import Options, in_turn, main
+from experiments.compare import Options, in_turn, main, runs_left, seconds_left
 from experiments.compare import comparison_of as described
 from experiments.comparison import run_comparison
-from experiments.comparison.comparison import PUBLISHED, Scores
+from experiments.comparison.comparison import PUBLISHED, Entrant, Scores
+from experiments.comparison.tuned import tuned
 from experiments.results import csv_record
 from experiments.storage.shared_files import SharedFiles
 from experiments.studies import own_study
@@ -201,6 +203,35 @@ def test_on_an_encoder_and_a_short_corpus_of_ones_own_the_base_is_the_baseline(t
 def test_a_dry_run_shows_spaces_runs_time_and_disk_and_writes_nothing(tmp_path: Path) -> None:
     done = compare(tmp_path / "mlruns", "simcse", "compcse", "--scale", "small", "--dry-run")
     assert done.returncode == 0, done.stderr
-    for part in ("136 runs for each method", "dims 32 or 43 or 64 or 128", "time with", "checkpoints of the finals"):
+    for part in (
+        "136 runs for each method",
+        "dims 32 or 43 or 64 or 128",
+        "time left with",
+        "checkpoints of the finals",
+    ):
         assert part in done.stdout
     assert not (tmp_path / "mlruns/store").exists()
+
+
+@pytest.mark.slow
+def test_what_has_ended_and_the_bases_that_are_trained_are_not_counted_as_left() -> None:
+    comparison = tuned()
+    simcse, _, rankencoder, *_ = comparison.entrants
+    timed = csv_record.read_results("small")
+    nothing = timed.iloc[:0]
+
+    def left(entrant: Entrant, scores: Scores, trained: pd.DataFrame = nothing) -> float:
+        found = seconds_left(comparison, entrant, scores, timed, trained)
+        assert found
+        return found
+
+    trials = comparison.stage("trials", Scores({}), (simcse,))
+    half = Scores(dict.fromkeys((trial.address for trial in trials[::2]), 60.0))
+    assert (runs_left(comparison, simcse, Scores({})), runs_left(comparison, simcse, half)) == (136, 104)
+    assert left(simcse, half) == pytest.approx(left(simcse, Scores({})) * 104 / 136)
+    drawn = comparison.stage("trials", Scores({}), (rankencoder,))
+    bases = {base.key for trial in drawn for base in trial.run.nested()}
+    assert len(bases) == 2
+    seconds = timed.drop_duplicates("key").set_index("key")["seconds"]
+    with_bases = left(rankencoder, Scores({})) - left(rankencoder, Scores({}), timed[timed["key"].isin(bases)])
+    assert with_bases == pytest.approx(sum(seconds[key] for key in bases), rel=0.3)
