@@ -137,7 +137,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
         if scale == "small":
             joined = _joined(mlruns)
             tuned = paper_gains(compared)
-            shown = gains_shown(lambda name: [joined(name, scale)], tuned)
+            shown = gains_shown(lambda name, _: joined(name, scale), tuned)
             written += save(first_claims(shown, scale), figures / scale / FIRST_CLAIMS)
             estimates = {paper: gain.estimate for paper, gain in tuned.items() if gain.estimate}
             written += save(strength(gains_by_strength(joined, estimates)), figures / scale / STRENGTH)

@@ -30,7 +30,7 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {
         "RankCSE": ("plan2-first-plan", "ListNet, one epoch", "SimCSE, one epoch"),
         "RankEncoder": ("plan2-disjoint", "RankEncoder", "SimCSE"),
         "WhitenedCSE": ("plan2-whitening", "WhitenedCSE, dropout views", "SimCSE"),
-        "CompCSE": ("plan2-first-plan", "CompCSE", "SimCSE, the same ten seeds"),
+        "CompCSE": ("plan2-first-plan", "CompCSE", "SimCSE, ten seeds"),
     },
     "minilm": {
         "RankCSE": ("plan2-quality", "ListNet", "SimCSE"),

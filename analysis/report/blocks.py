@@ -6,7 +6,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,6 +62,13 @@ class Record:
         if key not in self._joined:
             self._joined[key] = join(study, self.results(scale), self._curves(scale))
         return self._joined[key]
+
+    def in_column(self, name: str, column: str, scale: str) -> Results:
+        """Return a study's cells in a column that its table may not show."""
+        study = catalogue.single(name, scale)
+        if column not in study.needed_columns:
+            study = replace(study, name=f"{name}-{column}", columns=(column,), contrasts=(), findings=())
+        return self.of(study)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from experiments.schema.study import Row, Scale, Study, StudyAt, named
 def first_plan(scale: Scale) -> Study:
     """Declare what the first plan's runs say besides its own contrasts; no run is new."""
     simcse = simcse_run(scale, BASE)
-    ten, composed = seeded_row(scale, "SimCSE, the same ten seeds", simcse, 10), _composed(scale)
+    ten, composed = seeded_row(scale, "SimCSE, ten seeds", simcse, 10), _composed(scale)
     runs = {"SimCSE": simcse, "ListNet": rankcse_run(scale, BASE), "ListMLE": rankcse_run(scale, BASE, "list_mle")}
     short, long = (
         {name: seeded_row(scale, f"{name}, {length(n)}", with_epochs(run, n), 20) for name, run in runs.items()}

@@ -1,9 +1,11 @@
 """README's line for each paper: its gains follow from the record, and a missing one says so."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from analysis.cells import Results, join
 from analysis.comparison.summary import Gain
@@ -27,7 +29,7 @@ def choose(results: dict[str, pd.DataFrame]) -> dict[str, Results]:
 
 def test_what_is_not_recorded_says_so() -> None:
     studies = choose({})
-    grid = answers_grid(lambda name: [studies[name]], {})
+    grid = answers_grid(lambda name, _: studies[name], {})
     assert [row[0] for row in grid.rows] == list(HEADLINES)
     assert all(set(re.findall(r": (not run yet|[+-])", gains)) == {NOT_RUN} for row in grid.rows for gains in row[2:4])
 
@@ -42,7 +44,7 @@ def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> 
     (expected,) = [
         measure(filled, each).estimate for each in first.contrasts if getattr(each, "plus", ()) == ("CompCSE",)
     ]
-    text = answers_grid(lambda name: [filled if name == first.name else studies[name]], {}).rows[3][2]
+    text = answers_grid(lambda name, _: filled if name == first.name else studies[name], {}).rows[3][2]
     assert expected
     assert f"{expected.mean:+.2f} [" in text.partition("<br>")[0]
 
@@ -51,7 +53,7 @@ def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none
     published = pd.read_csv(ROOT / "experiments/published/rankcse_table2.csv").query("backbone == 'BERT-base'")
     average = published[published.task == "Avg"].set_index("method").value
     studies = choose({})
-    shown = {(paper, words): printed for paper, words, _, printed in gains_shown(lambda name: [studies[name]], {})}
+    shown = {(paper, words): printed for paper, words, _, printed in gains_shown(lambda name, _: studies[name], {})}
     for loss, count in {"ListNet": 4, "ListMLE": 5}.items():
         gain = average[f"RankCSE-l{loss[1:]}"] - average["SimCSE"]
         lines = [value for (paper, words), value in shown.items() if loss in words and "MiniLM" not in words]
@@ -73,12 +75,34 @@ def test_a_gain_of_equal_tuning_is_shown_with_its_verdict_and_the_others_are_not
     studies = choose({})
     estimate = Estimate(-0.5, Interval(-0.9, -0.1), 4)
     tuned = {"RankCSE": Gain(estimate=estimate, verdict="worse", detectable=0.8)}
-    grid = answers_grid(lambda name: [studies[name]], tuned)
+    grid = answers_grid(lambda name, _: studies[name], tuned)
     assert [row[grid.header.index("small model, equally tuned")] for row in grid.rows] == [
         "-0.50 [-0.90, -0.10]: **worse**",
         *["not complete"] * 3,
     ]
-    assert "small model, equally tuned" not in answers_grid(lambda name: [studies[name]], {}).header
-    lines = list(gains_shown(lambda name: [studies[name]], tuned))
+    assert "small model, equally tuned" not in answers_grid(lambda name, _: studies[name], {}).header
+    lines = list(gains_shown(lambda name, _: studies[name], tuned))
     assert lines[0] == ("RankCSE", EQUALLY_TUNED, estimate, 3.8)
-    assert len(lines) == 1 + len(list(gains_shown(lambda name: [studies[name]], {})))
+    assert len(lines) == 1 + len(list(gains_shown(lambda name, _: studies[name], {})))
+
+
+def test_the_gain_on_disjoint_pairs_is_in_brackets_if_all_seeds_have_it() -> None:
+    studies = choose({})
+    first = studies["plan2-first-plan"].study
+    lines = lines_of(first)
+    apart = lines.assign(task=lines["task"] + "_disjoint", score=lines["score"] / 2)
+
+    def line(disjoint: pd.DataFrame) -> str:
+        def chosen(name: str, column: str) -> Results:
+            if name != first.name:
+                return studies[name]
+            shown = replace(first, columns=(column,), contrasts=())
+            return join(shown, lines if column == "sts_avg" else disjoint)
+
+        return answers_grid(chosen, {}).rows[3][2].partition("<br>")[0]
+
+    found = re.fullmatch(r"CompCSE, one epoch, planned: ([-+.\d]+) \[.*\] \(([-+.\d]+)\)", line(apart))
+    assert found
+    assert float(found[2]) == pytest.approx(float(found[1]) / 2, abs=0.01)
+    (key, *_) = next(row for row in first.rows if row.label == "CompCSE").keys().values()
+    assert line(apart[apart["key"] != key]).endswith("]")

@@ -1,0 +1,98 @@
+"""The numbers of stage B, recomputed by pandas and scipy from the record's CSV files."""
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "analysis/tables/small/tuned.md").read_text()
+SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+FRESH = range(801, 809)
+
+
+def lines_of(name: str) -> pd.DataFrame:
+    return pd.read_csv(ROOT / "mlruns" / name, dtype={"key": str, "keys": str, "scorer": str, "settings": str})
+
+
+def rows_of(heading: str) -> list[dict[str, str]]:
+    """Return the rows of the page's table whose header begins with these words."""
+    table = re.search(rf"^\| {re.escape(heading)}.*\n\| -.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    assert table
+    header = [cell.strip() for cell in table[0].splitlines()[0].strip("|").split("|")]
+    return [
+        dict(zip(header, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
+        for line in table[1].splitlines()
+    ]
+
+
+GAINS, FOUND = rows_of("method | dev, fresh seeds"), rows_of("method | search | settings")
+COMPLETE = [row["method"] for row in GAINS if not row["verdict"].startswith("not ")]
+
+
+@pytest.fixture(scope="module")
+def winners() -> dict[tuple[str, str], tuple[float, float]]:
+    """Return the learning rate and mean dev score, in points, of each search's winner: the best mean of three seeds."""
+    lines = lines_of("searches.csv")
+    lines = lines[lines["search"].str.startswith("tuned ")]
+    drawn = pd.DataFrame(map(json.loads, lines["trial"]), index=lines.index)
+    scores = lines.assign(rate=drawn["learning_rate"]).groupby(["search", "rate"])["score"].agg(["mean", "count"])
+    best = scores[scores["count"] == 3].reset_index().sort_values("mean").drop_duplicates("search", keep="last")
+    return {tuple(row.search.split(" ", 2)[1:]): (row.rate, 100 * row.mean) for row in best.itertuples()}
+
+
+@pytest.fixture(scope="module")
+def means(winners: dict[tuple[str, str], tuple[float, float]]) -> dict[tuple[str, str, str], float]:
+    """Return the mean over fresh seeds of each winner's average, by method, search, and kind of pairs."""
+    runs, results = lines_of("runs.csv"), lines_of("results.csv")
+    runs = runs[(runs["scale"] == "small") & runs["seed"].isin(FRESH) & (runs["backbone"] == "wiki-tiny")]
+    rates = runs["settings"].str.extract(r"learning_rate=(\S+)")[0].astype(float)
+    results = results[(results["select"] == "stsb_dev") & (results["metric"] == "spearman.all")]
+    found = {}
+    for (method, search), (rate, _) in winners.items():
+        keys = runs.loc[(runs["method"] == method) & (rates == rate), "key"]
+        weight = scorer_of(method, search)
+        chosen = results[results["key"].isin(keys) & results["scorer"].str.startswith(weight)]
+        for kind, suffix in (("sts", ""), ("sts_disjoint", "_disjoint")):
+            scores = chosen[chosen["task"].isin([f"{name}{suffix}" for name in SETS])]
+            if len(scores) == len(FRESH) * len(SETS):
+                found[method, search, kind] = 100 * scores["score"].mean()
+    return found
+
+
+def scorer_of(method: str, search: str) -> str:
+    """Return how the scorer's name begins: RankEncoder's winners choose the weight of ranks."""
+    (row,) = [row for row in FOUND if (row["method"], row["search"]) == (method, search)]
+    weight = re.search(r"scoring_weight: ([\d.]+)", row["settings"])
+    return f"rank {float(weight[1]):g} of " if weight and float(weight[1]) else "cosine"
+
+
+@pytest.mark.parametrize("method", COMPLETE)
+def test_a_winner_is_the_best_mean_of_three_seeds(
+    method: str, winners: dict[tuple[str, str], tuple[float, float]]
+) -> None:
+    rows = [row for row in FOUND if row["method"] == method and row["search"].startswith("search")]
+    assert len(rows) == 4
+    for row in rows:
+        rate, dev = winners[method, row["search"]]
+        assert f"learning_rate: {rate:.3g}," in f"{row['settings']},"
+        assert float(row["dev when chosen"]) == pytest.approx(dev, abs=0.0051)
+
+
+@pytest.mark.parametrize("method", COMPLETE)
+@pytest.mark.parametrize("kind", ["sts", "sts_disjoint"])
+def test_scores_and_gains_are_those_of_the_winners_fresh_seeds(
+    method: str, kind: str, means: dict[tuple[str, str, str], float]
+) -> None:
+    ours, theirs = ([means[name, f"search {i}", kind] for i in range(1, 5)] for name in (method, "simcse"))
+    (row,) = [row for row in GAINS if row["method"] == method]
+    assert float(row[f"mean of {kind}"]) == pytest.approx(sum(ours) / 4, abs=0.0051)
+    if method == "simcse":
+        return
+    band = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    printed = [float(number) for number in re.findall(r"[-+][\d.]+", row[f"gain, mean of {kind}"])]
+    assert printed == pytest.approx([sum(ours) / 4 - sum(theirs) / 4, band.low, band.high], abs=0.0051)
