@@ -107,7 +107,7 @@ COLUMNS = {
     "spread_dropout": _spread_column("dropout", "dropout"),
     "spread_whitened": _spread_column("whitening one pass", "whitened"),
     "spread_both": _spread_column("dropout and whitening", "both"),
-    "start_weights": _space_column("distance from the start, weights", "stsb_dev_start", "weights"),
+    "start_weights": Column(heading="distance from the start, weights, %", tasks=("stsb_dev_start",), metric="weights"),
     "start_vectors": _space_column("distance from the start, vectors", "stsb_dev_start", "vectors"),
     "imbalance": Column(heading="imbalance of halves", tasks=("stsb_dev_halves",), metric="imbalance"),
     "left_nearer": Column(heading="first half nearer, %", tasks=("stsb_dev_halves",), metric="left"),

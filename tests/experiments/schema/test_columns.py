@@ -47,7 +47,8 @@ EXPECTED: Mapping[str, tuple[tuple[str, ...], str, float]] = {
             ("pair_sd", "density", "cosine.sd"),
         )
     },
-    **{f"start_{kind}": (("stsb_dev_start",), kind, 1) for kind in ("weights", "vectors")},
+    "start_weights": (("stsb_dev_start",), "weights", 100),
+    "start_vectors": (("stsb_dev_start",), "vectors", 1),
     **{f"spread_{kind}": (("stsb_dev_positives",), f"spread.{kind}", 1) for kind in ("dropout", "whitened", "both")},
     "imbalance": (("stsb_dev_halves",), "imbalance", 100),
     "left_nearer": (("stsb_dev_halves",), "left", 100),
