@@ -1,48 +1,23 @@
 """Make the blocks of REPORT.md about several studies: errors in published tables, the cost of runs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import pandas as pd
 
-from analysis.cells import Results
 from analysis.report.blocks import block
-from analysis.report.formats import Grid, interval, number
-from analysis.stats.contrast_tests import paired_contrast
+from analysis.report.formats import Grid
 from cse_core.run import Run
 from experiments.execution.job import Job
 from experiments.execution.plan import Done, jobs_of, missing, scored_cells
 from experiments.execution.schedule_estimate import gpu_hours
-from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER, column
+from experiments.schema.columns import PUBLISHED_NAMES, STS, TRANSFER
 from experiments.schema.study import PUBLISHED_FOLDER, Study, published_lines
 
 SEVEN = 7  # tasks of a published average
-# Means that the text of REPORT.md relies on: the study, and its rows and columns.
-MEANS = {"halves": ("compcse-halves", [(label, "left_nearer") for label in ("CompCSE", "SimCSE", "DiffCSE")])}
 UNDRAWN = ("table", "examples")  # views of studies that have no figure
 SEVENS = {PUBLISHED_NAMES[task] for task in (*STS, *TRANSFER)}
-
-
-@block("means", of=lambda ask: (ask.name, ask.choose))
-def means_grid(name: str, choose: Callable[[str], list[Results]]) -> Grid:
-    """Return some rows' means over seeds in a column, with intervals."""
-    study, places = MEANS[name]
-    (results,) = choose(study)
-    rows = []
-    for label, shown in places:
-        scores, digits = results.cells[label, shown].scores, column(shown).digits
-        estimate = paired_contrast([scores], [1.0])
-        rows.append(
-            (
-                label,
-                column(shown).heading,
-                number(estimate.mean if estimate else None, digits=digits),
-                interval(estimate.interval if estimate else None, digits=digits or 2),
-                str(len(scores)),
-            )
-        )
-    return Grid("", ("row", "measure", "mean", "95 % interval", "seeds"), tuple(rows))
 
 
 @block("published averages")

@@ -291,6 +291,18 @@ VALUES: dict[str, Value] = {
     "D2.larger": mean("plan2-quality", "RankEncoder", "rank_larger", 0, scale="minilm"),
     "D2.training": paired("plan2-quality", "RankEncoder by cosine", "SimCSE", scale="minilm"),
     "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),
+    **{
+        f"averaged.{row}": paired("plan2-averaged", f"{label}, averaged", label, scale="minilm")
+        for row, label in {"SimCSE": "SimCSE", W: DROPOUT, "CompCSE": "CompCSE"}.items()
+    },
+    **{
+        f"both-averaged.{row}": welch("plan2-averaged", f"{label}, averaged", "SimCSE, averaged", scale="minilm")
+        for row, label in {W: DROPOUT, "CompCSE": "CompCSE"}.items()
+    },
+    **{
+        f"distance.{_slug(row)}": mean("plan2-distances", row, "start_vectors", 2, scale="minilm")
+        for row in ("SimCSE", "ListNet", DROPOUT, "CompCSE", "first half alone")
+    },
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
     "rank.larger": mean("plan-ranks", "RankEncoder, 8 epochs", "rank_larger", 0),
@@ -316,6 +328,7 @@ VALUES: dict[str, Value] = {
     "composed.dev": paired("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
     "projected.least": smallest(*PROJECTED),
     "projected.most": largest(*PROJECTED),
+    **{f"halves.{row}": mean("compcse-halves", row, "left_nearer", 0) for row in ("CompCSE", "SimCSE")},
     "crop": paired(CC, "one random crop", "CompCSE"),
     # our own questions
     "S2.whitened": Value(_part_of_mean_gain),

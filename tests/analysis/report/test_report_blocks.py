@@ -1,10 +1,7 @@
 """Blocks of REPORT.md that are of no single study, against what is known of the published tables."""
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from analysis.cells import join
 from analysis.report import report_blocks
 from cse_core.run import Run
 from experiments.execution.plan import jobs_of
@@ -78,25 +75,3 @@ def test_hours_trained_are_those_of_the_record_once_a_run():
     seconds = {key: s for key, s in zip(results["key"], results["seconds"], strict=True) if key in keys}
     assert len(seconds) == len(keys)
     assert float(found["together"][6]) == pytest.approx(sum(seconds.values()) / 3600, abs=0.05)
-
-
-@pytest.mark.slow
-def test_means_in_the_text_have_the_intervals_of_their_seeds():
-    study = choose_studies(["compcse-halves"], "small")[0]
-    results = join(study, read_results("small"))
-    found = report_blocks.means_grid("halves", lambda name: [results] if name == study.name else []).rows
-    assert [row[0] for row in found] == ["CompCSE", "SimCSE", "DiffCSE"]
-    for label, heading, mean, interval, seeds in found:
-        scores = np.array(list(results.cells[label, "left_nearer"].scores.values()))
-        half = stats.t(len(scores) - 1).ppf(0.975) * scores.std(ddof=1) / len(scores) ** 0.5
-        assert (heading, seeds) == ("first half nearer, %", str(len(scores)))
-        assert mean == f"{scores.mean():.2f}"
-        assert interval == f"[{scores.mean() - half:.2f}, {scores.mean() + half:.2f}]"
-
-
-@pytest.mark.slow
-def test_means_without_scores_are_dashes():
-    study = choose_studies(["compcse-halves"], "small")[0]
-    nothing = join(study, read_results("small").iloc[:0])
-    found = report_blocks.means_grid("halves", lambda name: [nothing]).rows
-    assert {row[2:] for row in found} == {("\N{EN DASH}", "\N{EN DASH}", "0")}
