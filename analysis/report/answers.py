@@ -16,6 +16,7 @@ from experiments.schema.contrasts import MEAN, Contrast
 
 Choose = Callable[[str, str], Results]  # a study's results, in a column
 NOT_RUN, NOT_COMPLETE = "not run yet", "not complete"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 EQUALLY_TUNED = "equally tuned, planned (by searches)"
 PLAN, BETTER = "plan2-first-plan", "plan2-quality"
 LIST_MLE, NOT_PRINTED = "RankCSE-listMLE", "not printed"
@@ -194,7 +195,7 @@ def answers_grid(choose: Choose, tuned: Mapping[str, Gain]) -> Grid:
 
 
 def _tuned_text(gain: Gain | None) -> str:
-    return f"{estimate_text(gain.estimate)}: **{gain.verdict}**" if gain else NOT_COMPLETE
+    return f"{_unbroken(gain.estimate)}: **{gain.verdict}**" if gain else NOT_COMPLETE
 
 
 def gains_shown(choose: Choose, tuned: Mapping[str, Gain]) -> Iterator[tuple[str, str, Estimate | None, float | None]]:
@@ -222,7 +223,12 @@ def _text(choose: Choose, shown: Shown) -> str:
         return f"{shown.words}: {NOT_RUN}"
     same_seeds = disjoint is not None and disjoint.n == estimate.n
     apart = f" ({number(disjoint.mean, sign=True)})" if disjoint and same_seeds else ""
-    return f"{shown.words}: {estimate_text(estimate)}{apart}"
+    return f"{shown.words}: {_unbroken(estimate)}{apart}"
+
+
+def _unbroken(estimate: Estimate | None) -> str:
+    """Return an estimate with its interval, which no line break parts in a narrow column."""
+    return estimate_text(estimate).replace(" ", NO_BREAK)
 
 
 def contrast_of(results: Results, plus: str, minus: str) -> Contrast:

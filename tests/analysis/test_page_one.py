@@ -104,7 +104,7 @@ def printed(name: str) -> tuple[float, float, float, float | None]:
     """
     line = re.escape(name.removeprefix("better encoder: "))
     before = rf"(?:<!-- value {line} -->|^\| {line} \| [^|]+ \| |(?:\| |<br>){line}: )"
-    numbers = r"([-+.\d]+)(?: \|)? \[([-+.\d]+), ([-+.\d]+)\](?: \(([-+.\d]+)\))?"
+    numbers = r"([-+.\d]+)(?: \|)?\s\[([-+.\d]+),\s([-+.\d]+)\](?: \(([-+.\d]+)\))?"
     matches = re.findall(before + numbers, REPORT, re.MULTILINE)
     assert matches, name
     *estimate, disjoint = matches[-1 if name.startswith("better encoder") else 0]

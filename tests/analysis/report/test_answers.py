@@ -9,7 +9,7 @@ import pytest
 
 from analysis.cells import Results, join
 from analysis.comparison.summary import Gain
-from analysis.report.answers import ANSWERS, EQUALLY_TUNED, NOT_RUN, answers_grid, gains_shown
+from analysis.report.answers import ANSWERS, EQUALLY_TUNED, NO_BREAK, NOT_RUN, answers_grid, gains_shown
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
 from analysis.verdicts.estimates import measure
@@ -46,7 +46,7 @@ def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> 
     ]
     text = answers_grid(lambda name, _: filled if name == first.name else studies[name], {}).rows[3][2]
     assert expected
-    assert f"{expected.mean:+.2f} [" in text.partition("<br>")[0]
+    assert f"{expected.mean:+.2f}{NO_BREAK}[" in text.partition("<br>")[0]
 
 
 def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none() -> None:
@@ -77,7 +77,7 @@ def test_a_gain_of_equal_tuning_is_shown_with_its_verdict_and_the_others_are_not
     tuned = {"RankCSE": Gain(estimate=estimate, verdict="worse", detectable=0.8)}
     grid = answers_grid(lambda name, _: studies[name], tuned)
     assert [row[grid.header.index("small model, equally tuned")] for row in grid.rows] == [
-        "-0.50 [-0.90, -0.10]: **worse**",
+        f"-0.50{NO_BREAK}[-0.90,{NO_BREAK}-0.10]: **worse**",
         *["not complete"] * 3,
     ]
     assert "small model, equally tuned" not in answers_grid(lambda name, _: studies[name], {}).header
@@ -101,7 +101,7 @@ def test_the_gain_on_disjoint_pairs_is_in_brackets_if_all_seeds_have_it() -> Non
 
         return answers_grid(chosen, {}).rows[3][2].partition("<br>")[0]
 
-    found = re.fullmatch(r"CompCSE, one epoch, planned: ([-+.\d]+) \[.*\] \(([-+.\d]+)\)", line(apart))
+    found = re.fullmatch(r"CompCSE, one epoch, planned: ([-+.\d]+)\s\[.*\] \(([-+.\d]+)\)", line(apart))
     assert found
     assert float(found[2]) == pytest.approx(float(found[1]) / 2, abs=0.01)
     (key, *_) = next(row for row in first.rows if row.label == "CompCSE").keys().values()
