@@ -63,10 +63,10 @@ def disjoint_grid(verdicts: Sequence[Verdict]) -> Grid:
         assert isinstance(verdict.tested, Contrast)
         difference, band = estimate_texts(verdict)
         line = lines.setdefault(contrast_text(verdict.tested), {})
-        line |= {verdict.tested.column: f"{difference} {band}", "seeds": _texts(verdict)[4]}
-    columns = ("sts_avg", "sts_disjoint_avg", "seeds")
+        line |= {verdict.tested.column: f"{difference} {band}", f"seeds {verdict.tested.column}": _texts(verdict)[4]}
+    columns = ("sts_avg", "seeds sts_avg", "sts_disjoint_avg", "seeds sts_disjoint_avg")
     rows = tuple((name, *(line.get(each, DASH) for each in columns)) for name, line in lines.items())
-    return Grid("", ("contrast", "all pairs", "disjoint pairs", "seeds"), rows)
+    return Grid("", ("contrast", "all pairs", "seeds", "disjoint pairs", "seeds"), rows)
 
 
 def contrast_lines(verdicts: Sequence[Verdict]) -> list[str]:

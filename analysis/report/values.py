@@ -2,7 +2,7 @@
 
 NAME is a claim of the plan, such as R1, one of its controls, such as teachers.positive, or a key of VALUES. Without a
 PART it is the absolute value. Parts: `signed`; `estimate`, with its interval; `interval`; `seeds`. A plan's contrast
-also has `verdict`, `published`, and `result`, which is all together. A1 to A4 are the second plan's.
+also has `verdict`, `published`, and `result`, which is all together. A1 to A4 and D1 to D5 are the second plan's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -299,9 +299,12 @@ VALUES: dict[str, Value] = {
         f"both-averaged.{row}": welch("plan2-averaged", f"{label}, averaged", "SimCSE, averaged", scale="minilm")
         for row, label in {W: DROPOUT, "CompCSE": "CompCSE"}.items()
     },
+    "both-averaged.disjoint": welch(
+        "plan2-averaged", f"{DROPOUT}, averaged", "SimCSE, averaged", "sts_disjoint_avg", scale="minilm"
+    ),
     **{
         f"distance.{_slug(row)}": mean("plan2-distances", row, "start_vectors", 2, scale="minilm")
-        for row in ("SimCSE", "ListNet", DROPOUT, "CompCSE", "first half alone")
+        for row in ("SimCSE", "ListNet", "ListNet, MiniLM teaches", DROPOUT, "CompCSE", "first half alone")
     },
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder

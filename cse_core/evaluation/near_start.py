@@ -20,7 +20,7 @@ from cse_core.evaluation.task import Inputs, Outcome
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import resolve_pinned
+from cse_core.models.pretrained import encoder_hash, resolve_pinned
 from cse_core.run import Pretrained
 
 
@@ -40,14 +40,16 @@ class AveragedWithStart(Scorer):
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""
-        return CachedEncoder.wrap(encoder).derived(str(self), self._average, "no weights to average")
+        content = self.start.sha256 or encoder_hash(resolve_pinned(self.start))
+        key = f"weights averaged with {self.share!r} of {content}"
+        return CachedEncoder.wrap(encoder).derived(key, self._average, "no weights to average")
 
     def _average(self, own: Encoder) -> Encoder:
         """Return a copy of the encoder with the averaged weights; refuse a start of another architecture."""
         averaged, start = own.clone(), dict(self.load_start(own).named_parameters())
         with torch.no_grad():
             for name, weight in averaged.named_parameters():
-                weight.lerp_(start[name], self.share)
+                weight.lerp_(start[name].to(weight.device), self.share)
         return averaged
 
     def load_start(self, own: Encoder) -> Encoder:
@@ -88,8 +90,9 @@ def _cached(start: Encoder) -> CachedEncoder:
 class DistanceFromStart(SentenceSample):
     """How far an encoder is from its scorer's `start`, in weights and in vectors.
 
-    `weights` is |w - w0| / |w0| over all weights. `vectors` is the mean over sentences of 1 - cos(v, v0), where v and
-    v0 are the vectors of one sentence by the encoder and by the start.
+    The distances are those of the encoder itself, not of the average that the scorer makes. `weights` is |w - w0| / |w0|
+    over all weights. `vectors` is the mean over sentences of 1 - cos(v, v0), where v and v0 are the vectors of one
+    sentence by the encoder and by the start.
     """
 
     version: ClassVar[int] = 1

@@ -22,7 +22,15 @@ from analysis.comparison.report import (
     settings_grid,
     write_report,
 )
-from analysis.comparison.summary import NO_BASELINE, NOT_RUN, ONE_SEARCH, Summary, recorded_summaries, summarise
+from analysis.comparison.summary import (
+    NO_BASELINE,
+    NOT_RUN,
+    ONE_SEARCH,
+    Summary,
+    paper_gains,
+    recorded_summaries,
+    summarise,
+)
 from analysis.report.blocks import Record, Request, block_text
 from analysis.report.formats import markdown
 from analysis.stats.significance import expected_maximum
@@ -334,3 +342,13 @@ def test_the_report_has_its_files_and_one_page_that_needs_no_other(tmp_path: Pat
     assert 'src="forest.png"' not in page
     assert (ended / "comparison.md").read_text() == report_text(summarise(COMPARISON, ended), ended, ended / "store")
     assert all((ended / f"{name}.png").stat().st_size > 5000 for name in ("curves", "forest"))
+
+
+def test_the_papers_gains_are_those_of_their_methods_and_of_no_others(tmp_path: Path) -> None:
+    found = summarise(COMPARISON, record(tmp_path, COMPARISON, made_up(5, 0.2)))
+    gain = found.gain("compcse")
+    assert gain
+    assert gain.estimate
+    assert paper_gains([found]) == {"CompCSE": gain}
+    begun = replace(found, gains={key: replace(each, estimate=None) for key, each in found.gains.items()})
+    assert paper_gains([begun]) == {}

@@ -20,9 +20,9 @@ SCORER = AveragedWithStart(start=TINY)
 PAIRS = {"all": (TEXTS[:3], TEXTS[2:])}
 
 
-def moved(size: float = 0.02) -> Encoder:
+def moved(size: float = 0.02, pooling: str = "mean") -> Encoder:
     """Return wiki-tiny with noise of this size in every weight."""
-    encoder, noise = wiki_tiny(pooling="mean").eval(), torch.Generator().manual_seed(0)
+    encoder, noise = wiki_tiny(pooling=pooling).eval(), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in encoder.parameters():
             weight.add_(torch.randn(weight.shape, generator=noise), alpha=size)
@@ -50,8 +50,9 @@ def test_the_average_is_made_once_for_each_scorer() -> None:
     assert SCORER.view(cached) is not replace(SCORER, share=0.2).view(cached)
 
 
-def test_distances_are_those_of_the_weights_and_of_the_vectors() -> None:
-    own, start = moved(), wiki_tiny(pooling="mean").eval()
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_distances_are_those_of_the_weights_and_of_the_vectors(pooling: str) -> None:
+    own, start = moved(pooling=pooling), wiki_tiny(pooling=pooling).eval()
     squares = [0.0, 0.0]
     for name, weight in own.state_dict().items():
         theirs = start.state_dict()[name].double()

@@ -18,7 +18,7 @@ from cse_core.models.encoder import Encoder
 from experiments.compare import Options, in_turn, main, runs_left, seconds_left
 from experiments.compare import comparison_of as described
 from experiments.comparison import run_comparison
-from experiments.comparison.comparison import PUBLISHED, Entrant, Scores
+from experiments.comparison.comparison import PUBLISHED, STAGES, Entrant, Scores
 from experiments.comparison.tuned import tuned
 from experiments.results import csv_record
 from experiments.storage.shared_files import SharedFiles
@@ -228,6 +228,11 @@ def test_what_has_ended_and_the_bases_that_are_trained_are_not_counted_as_left()
     trials = comparison.stage("trials", Scores({}), (simcse,))
     half = Scores(dict.fromkeys((trial.address for trial in trials[::2]), 60.0))
     assert (runs_left(comparison, simcse, Scores({})), runs_left(comparison, simcse, half)) == (136, 104)
+    every = Scores({})
+    for stage in STAGES:
+        ended = comparison.stage(stage, every, (simcse,))
+        every = Scores({**every.by_address, **{t.address: 60 + t.run.dropout for t in ended}})
+    assert runs_left(comparison, simcse, every) == 0
     assert left(simcse, half) == pytest.approx(left(simcse, Scores({})) * 104 / 136)
     drawn = comparison.stage("trials", Scores({}), (rankencoder,))
     bases = {base.key for trial in drawn for base in trial.run.nested()}
