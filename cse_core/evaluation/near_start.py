@@ -90,9 +90,9 @@ def _cached(start: Encoder) -> CachedEncoder:
 class DistanceFromStart(SentenceSample):
     """How far an encoder is from its scorer's `start`, in weights and in vectors.
 
-    The distances are those of the encoder itself, not of the average that the scorer makes. `weights` is |w - w0| / |w0|
-    over all weights. `vectors` is the mean over sentences of 1 - cos(v, v0), where v and v0 are the vectors of one
-    sentence by the encoder and by the start.
+    The distances are those of the encoder itself, not of the average that the scorer makes. `weights` is
+    |w - w0| / |w0| over all weights. `vectors` is the mean over sentences of 1 - cos(v, v0), where v and v0 are the
+    vectors of one sentence by the encoder and by the start.
     """
 
     version: ClassVar[int] = 1

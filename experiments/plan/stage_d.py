@@ -94,8 +94,8 @@ def distances(scale: Scale) -> Study:
     trained = [row for row in quality(scale).rows if isinstance(row.scorer, Cosine)]
     return Study(
         source="this project, PLAN2.md",
-        question="How far from its start does each method take the encoder? (The scorer names the start; the distance is "
-        "the encoder's own, not the average's.)",
+        question="How far from its start does each method take the encoder? (The scorer names the start; the distances "
+        "are those of the encoder itself, not of an average.)",
         rows=tuple(replace(_averaged(scale, row), label=row.label) for row in trained),
         columns=("start_weights", "start_vectors"),
     )
