@@ -84,7 +84,9 @@ def comparison_page(summary: Summary) -> str:
     comparison = summary.comparison
     name, scale = comparison.name, comparison.scale.name
     ended, every = sum(t.ended for t in summary.tuned), comparison.budget.runs * len(summary.tuned)
-    runs = f"{ended} of {every} runs are recorded. `python experiments/compare.py {name}` runs the others."
+    runs = (
+        f"{ended} of {every} runs of these methods are recorded; `python experiments/compare.py {name}` runs the rest."
+    )
     return _text(summary, f"# Comparison {name}, scale {scale}", f"../../figures/{scale}/{name}-", before=(runs,))
 
 

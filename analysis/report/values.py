@@ -11,6 +11,8 @@ from functools import cache
 from statistics import correlation, stdev
 
 from analysis.cells import Cell
+from analysis.comparison.report import summaries
+from analysis.comparison.summary import Tuned
 from analysis.report.blocks import Record, block
 from analysis.report.bootstrap_tables import pairs_and_seeds, what_it_excludes
 from analysis.report.formats import DASH, interval, number
@@ -31,6 +33,7 @@ from analysis.stats.significance import expected_choice, expected_maximum, summa
 from analysis.verdicts.estimates import published_effect
 from analysis.verdicts.plan import judge_stage
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict
+from experiments.comparison.comparison import PUBLISHED
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.schema.contrasts import NEGATIVE, POSITIVE, Contrast
 from experiments.schema.study import PUBLISHED_FOLDER, published_lines
@@ -222,6 +225,26 @@ def _published_gain(claim: str) -> Value:
     return Value(make, 2)
 
 
+def _tuned_simcse(record: Record) -> Tuned | None:
+    """Return what stage B found for SimCSE; None until it is complete."""
+    found = [each for summary in summaries(record, SCALE) for each in summary.tuned if each.entrant.name == "simcse"]
+    return found[0] if found and not found[0].no_gain else None
+
+
+def _of_tuned_simcse(make: Callable[[Tuned], Found]) -> Value:
+    def found(record: Record) -> Found:
+        tuned = _tuned_simcse(record)
+        return make(tuned) if tuned else None
+
+    return Value(found)
+
+
+def _gain_by_tuning(tuned: Tuned) -> Estimate | None:
+    """Return how far the searches' winners are ahead of the published settings: four means against eight seeds."""
+    scores = next(iter(tuned.measures.values()))
+    return contrast_tests.difference(tuned.search_means(scores), scores[PUBLISHED], paired=False)
+
+
 def _all_reproductions() -> str:
     return str(len((PUBLISHED_FOLDER / "_reproductions.csv").read_text().splitlines()) - 1)
 
@@ -235,6 +258,13 @@ PROJECTED = [
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 VALUES: dict[str, Value] = {
+    # equal tuning
+    "tuned.simcse": _of_tuned_simcse(lambda tuned: tuned.mean(next(iter(tuned.measures.values())))),
+    "tuned.simcse.gain": replace(_of_tuned_simcse(_gain_by_tuning), digits=2),
+    "tuned.simcse.temperature": replace(
+        _of_tuned_simcse(lambda tuned: max(float(str(won["temperature"])) for won, _ in tuned.winners.values())),
+        digits=3,
+    ),
     # the first page
     "one.ListMLE": welch("plan2-first-plan", "ListMLE, one epoch", "SimCSE, one epoch"),
     **{f"end.{loss}": welch("plan-orders", f"{loss}, last", "SimCSE, last") for loss in LOSSES},

@@ -97,3 +97,26 @@ def test_scores_and_gains_are_those_of_the_winners_fresh_seeds(
     band = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
     printed = [float(number) for number in re.findall(r"[-+][\d.]+", row[f"gain, mean of {kind}"])]
     assert printed == pytest.approx([sum(ours) / 4 - sum(theirs) / 4, band.low, band.high], abs=0.0051)
+
+
+def test_what_tuning_gains_simcse_is_the_winners_mean_over_that_of_the_published_settings(
+    means: dict[tuple[str, str, str], float],
+) -> None:
+    if "simcse" not in COMPLETE:
+        pytest.skip("SimCSE is not complete")
+    runs, results = lines_of("runs.csv"), lines_of("results.csv")
+    published = runs[
+        (runs["method"] == "simcse") & (runs["backbone"] == "wiki-tiny") & runs["seed"].isin(range(801, 809))
+    ]
+    results = results[results["key"].isin(published["key"]) & (results["metric"] == "spearman.all")]
+    results = results[results["task"].isin(SETS) & (results["select"] == "stsb_dev") & (results["scorer"] == "cosine")]
+    seeds = 100 * results.groupby("key")["score"].mean()
+    winners = [means["simcse", f"search {i}", "sts"] for i in range(1, 5)]
+    band = stats.ttest_ind(winners, seeds, equal_var=False).confidence_interval(0.95)
+    found = re.search(
+        r"value tuned\.simcse\.gain estimate -->(\S+) \[(\S+), (\S+)\]<", (ROOT / "REPORT.md").read_text()
+    )
+    assert found
+    assert len(seeds) == 8
+    expected = [sum(winners) / 4 - seeds.mean(), band.low, band.high]
+    assert [float(number) for number in found.groups()] == pytest.approx(expected, abs=0.0051)
