@@ -16,7 +16,7 @@ from experiments.comparison.entrants import space_text
 from experiments.results import csv_record
 from experiments.results.run_card import CARD
 
-SHARES = "shares in its loss, %"
+SHARES, FINAL = "shares in its loss, %", "key of its first final"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>
@@ -162,7 +162,7 @@ def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:
 
 
 def settings_grid(summary: Summary) -> Grid:
-    """Return a row for each search: the settings that won, their dev score when chosen and with fresh seeds.
+    """Return a row for each search: the settings that won, their scores, and the key of the first final, to export.
 
     If there are any, a column has the first measure of winners that are scored by ranks, scored by the cosine; another
     has the terms of a loss that are shares, such as the share of steps in which RankEncoder's rank loss is the larger.
@@ -179,8 +179,9 @@ def settings_grid(summary: Summary) -> Grid:
             text = "–" if not settings else settings_text(_short(settings)).strip("{}").replace('"', "")
             scores += [_mean(each.by_cosine.get(search, {}))] if cosine else []
             shown = [shares_text(each.shares.get(search, {}))] if shares else []
+            shown += [each.finals[search][0] if fresh is not None else DASH]
             rows.append((each.entrant.name, name, text, number(chosen), number(fresh), *map(number, scores), *shown))
-    header = ("method", "search", "settings", "dev when chosen", "dev, fresh seeds", *measures, *cosine, *shares)
+    header = ("method", "search", "settings", "dev when chosen", "dev, fresh seeds", *measures, *cosine, *shares, FINAL)
     return Grid("", header, tuple(rows))
 
 

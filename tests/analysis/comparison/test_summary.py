@@ -228,6 +228,8 @@ def test_settings_costs_and_dev_scores_are_those_of_the_record(tmp_path: Path) -
     rows = settings_grid(summary).rows
     assert len(rows) == 3 * 5
     assert rows[4][1:3] == ("published setting", "–")
+    keys = [key for tuned in summary.tuned for search in (0, 1, 2, 3, PUBLISHED) for key in tuned.finals[search][:1]]
+    assert [row[-1] for row in rows] == keys
 
 
 def test_winners_scored_by_ranks_are_shown_by_the_cosine_too(tmp_path: Path) -> None:
