@@ -51,6 +51,7 @@ def run_script(module: str) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored, as under nohup
         signal.signal(signal.SIGINT, _end)
+    os.environ["MPLBACKEND"] = "agg"  # figures are files; a notebook sets a backend that may not be installed here
     import_module(module).command()
 
 

@@ -1,5 +1,6 @@
 """The console of all commands, and the progress bar of a sweep."""
 
+import os
 import re
 import sys
 import time
@@ -23,8 +24,16 @@ from experiments.storage.credentials import redact_credentials
 
 QUOTED = re.compile(r"'[^']*'")  # a name in a message
 PRINT_SECONDS = 30.0  # between lines where there is no terminal
+# The output of `!python ...` in a notebook claims to be a terminal, but keeps each line that a progress bar overwrites.
+NOTEBOOK = "JPY_PARENT_PID" in os.environ
 # Paths, labels and names may hold brackets and colons: text is printed as it is, never as markup or emoji.
-console = Console(width=None if sys.stdout.isatty() else 120, soft_wrap=True, markup=False, emoji=False)
+console = Console(
+    width=None if sys.stdout.isatty() and not NOTEBOOK else 120,
+    force_terminal=False if NOTEBOOK else None,
+    soft_wrap=True,
+    markup=False,
+    emoji=False,
+)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -1,6 +1,10 @@
 """A sweep shows the progress of all runs together and of each by name."""
 
 import io
+import os
+import pty
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from experiments.execution import sweep_report
 from experiments.tracking.mlflow_log import Tracker
 
 OF_RICH = ("get_default_columns", "from_markup", "rich.console", "from rich import")
+ROOT = Path(__file__).parents[3]
 NAMES = {"a": "SimCSE s42", "b": "ListNet s1", "c": "ListNet s2"}
 
 
@@ -141,3 +146,15 @@ def test_mlflows_database_is_named_from_the_current_folder(
     monkeypatch.chdir(tmp_path)
     sweep_report.print_mlflow_command(Tracker(Path("mine")))
     assert capsys.readouterr().out.strip() == "runs in MLflow: mlflow ui --backend-store-uri sqlite:///mine/mlflow.db"
+
+
+@pytest.mark.parametrize(("notebook", "expected"), [(False, "True"), (True, "False")])
+def test_a_notebook_is_no_terminal_though_its_output_claims_to_be_one(notebook: bool, expected: str) -> None:
+    parent, child = pty.openpty()
+    code = "from experiments.cli.console import console; print(console.is_terminal)"
+    environment = {name: value for name, value in os.environ.items() if name != "JPY_PARENT_PID"}
+    environment |= {"JPY_PARENT_PID": "1"} if notebook else {}
+    subprocess.run([sys.executable, "-c", code], stdout=child, env=environment, check=True, cwd=ROOT)
+    assert os.read(parent, 100).decode().strip() == expected
+    os.close(parent)
+    os.close(child)

@@ -1,6 +1,7 @@
 """`cse` has the scripts as subcommands; its help fits a screen and comes at once."""
 
 import json
+import os
 import runpy
 import signal
 import subprocess
@@ -25,6 +26,7 @@ spent = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps([spent.ru_utime + spent.ru_stime, sorted(sys.modules)]))
 """
 
+ROOT = Path(__file__).parents[3]
 SCRIPTS = [f"{module.replace('.', '/')}.py" for module, _ in COMMANDS.values()] + ["analysis/pair_bootstrap.py"]
 INTERRUPTED_IMPORT = """
 import os, runpy, signal, sys
@@ -139,3 +141,14 @@ def test_an_interrupt_during_the_imports_is_one_line(command: str) -> None:
         [sys.executable, "-c", INTERRUPTED_IMPORT, command], cwd=entry_point.ROOT, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_a_command_draws_whatever_backend_a_notebook_sets() -> None:
+    code = (
+        "import sys, types; from cse_core.entry_point import run_script; made = types.ModuleType('made')\n"
+        "def command():\n    import matplotlib\n    print(matplotlib.get_backend())\n"
+        "made.command = command; sys.modules['made'] = made; run_script('made')"
+    )
+    environment = os.environ | {"MPLBACKEND": "module://not_installed.backend", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.stdout.strip().lower(), done.returncode) == ("agg", 0), done.stderr
