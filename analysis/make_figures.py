@@ -120,12 +120,12 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     import matplotlib.pyplot as plt  # lazy: slow import
 
     from analysis.comparison.figures import comparison_figures  # lazy: slow import
-    from analysis.comparison.summary import paper_gains, recorded_summaries  # lazy: slow import
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
     from analysis.plots.strength import gains_by_strength, strength  # lazy: slow import
     from analysis.report.answers import gains_shown  # lazy: slow import
+    from analysis.verdicts.comparison import paper_gains, recorded_summaries  # lazy: slow import
 
     results, curves = csv_record.read_results(scale, mlruns), csv_record.read_curves(scale, mlruns)
     tried = csv_record.read_searches(scale, mlruns)

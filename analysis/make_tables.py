@@ -17,7 +17,6 @@ from typing import Annotated
 import tyro
 
 from analysis.cells import Results, tidy
-from analysis.comparison.report import comparison_page, summaries
 from analysis.record import audit_tables, device_tables  # noqa: F401  they register blocks
 from analysis.record.coverage import recorded_scales, studies_with_scores
 from analysis.record.record_differences import changed_files, committed_folders, differences, read_text, stale_files
@@ -39,6 +38,7 @@ from analysis.report import (  # noqa: F401  some only register blocks
     values,
 )
 from analysis.report.blocks import Record, fill_page
+from analysis.report.comparison_tables import comparison_page, summaries
 from analysis.report.formats import Grid
 from analysis.verdicts.looks import study_verdicts
 from analysis.verdicts.verdict import Verdict

@@ -8,7 +8,7 @@
 
 The first method is the baseline. No test score is read before all settings of a method are chosen. The comparison keeps
 its own record in mlruns/comparisons/NAME, so the same command resumes it. docs/compare.md has an example.
-`Comparison.selected` in experiments/comparison/ chooses settings, and analysis/comparison/summary.py tests the gains.
+`Comparison.selected` in experiments/comparison/ chooses settings, and analysis/verdicts/comparison.py tests the gains.
 """
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.comparison.summary import Summary, Tuned
 from analysis.plots import style
 from analysis.plots.effects import Effect, draw_effects, height
 from analysis.stats.significance import expected_maximum
+from analysis.verdicts.comparison import Summary, Tuned
 
 COLOUR = sns.color_palette("colorblind")[0]
 CAPTION = (

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from analysis.cells import Results
-from analysis.comparison.report import summaries
-from analysis.comparison.summary import Gain, paper_gains
 from analysis.report.blocks import block
+from analysis.report.comparison_tables import summaries
 from analysis.report.formats import Grid, estimate_text, number
 from analysis.stats.estimate import Estimate
+from analysis.verdicts.comparison import Gain, paper_gains
 from analysis.verdicts.estimates import measure
 from analysis.verdicts.gains import FIRST_ROWS, printed_by_paper, printed_gain
 from experiments.schema.contrasts import MEAN, Contrast

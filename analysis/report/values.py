@@ -11,10 +11,9 @@ from functools import cache
 from statistics import correlation, stdev
 
 from analysis.cells import Cell
-from analysis.comparison.report import summaries
-from analysis.comparison.summary import Tuned
 from analysis.report.blocks import Record, block
 from analysis.report.bootstrap_tables import pairs_and_seeds, what_it_excludes
+from analysis.report.comparison_tables import summaries
 from analysis.report.formats import DASH, interval, number
 from analysis.report.plan_tables import STAGES, one_look_text
 from analysis.report.reproduction_tables import (
@@ -30,6 +29,7 @@ from analysis.stats import contrast_tests
 from analysis.stats.bootstrap import dose_response
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import expected_choice, expected_maximum, summary
+from analysis.verdicts.comparison import Tuned
 from analysis.verdicts.estimates import published_effect
 from analysis.verdicts.plan import judge_stage
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict

@@ -14,15 +14,12 @@ import pytest
 import scipy
 
 from analysis.comparison import figures
-from analysis.comparison.report import (
-    comparison_block,
-    comparison_page,
-    gains_grid,
-    report_text,
-    settings_grid,
-    write_report,
-)
-from analysis.comparison.summary import (
+from analysis.comparison.report import report_text, write_report
+from analysis.report.blocks import Record, Request, block_text
+from analysis.report.comparison_tables import comparison_block, comparison_page, gains_grid, settings_grid
+from analysis.report.formats import markdown
+from analysis.stats.significance import expected_maximum
+from analysis.verdicts.comparison import (
     NO_BASELINE,
     NOT_RUN,
     ONE_SEARCH,
@@ -31,9 +28,6 @@ from analysis.comparison.summary import (
     recorded_summaries,
     summarise,
 )
-from analysis.report.blocks import Record, Request, block_text
-from analysis.report.formats import markdown
-from analysis.stats.significance import expected_maximum
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
 from experiments.comparison import tuned as declared
 from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from analysis.cells import Results, join
-from analysis.comparison.summary import Gain
 from analysis.report.answers import ANSWERS, EQUALLY_TUNED, NO_BREAK, NOT_RUN, answers_grid, gains_shown
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
+from analysis.verdicts.comparison import Gain
 from analysis.verdicts.estimates import measure
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES
