@@ -158,7 +158,8 @@ def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers:
     timed, total = csv_record.read_results(comparison.scale.name), []
     results, scores = read_scores(comparison, mlruns)
     for each in entrants:
-        left, spent = runs_left(comparison, each, scores), seconds_left(comparison, each, scores, timed, results)
+        left = runs_left(comparison, each, scores)
+        spent = seconds_left(comparison, each, left, scores, timed, results)
         total.append(spent)
         table.add_row(each.name, space_text(each.space), str(left), hours(spent))
     console.print(table)
@@ -179,9 +180,9 @@ def runs_left(comparison: Comparison, entrant: Entrant, scores: Scores) -> int:
 
 
 def seconds_left(
-    comparison: Comparison, entrant: Entrant, scores: Scores, timed: pd.DataFrame, results: pd.DataFrame
+    comparison: Comparison, entrant: Entrant, left: int, scores: Scores, timed: pd.DataFrame, results: pd.DataFrame
 ) -> float | None:
-    """Return the seconds of training that a method still takes, with teachers and bases; None if no trial is timed.
+    """Return the seconds of training that `left` runs take, with teachers and bases; None if no trial is timed.
 
     Runs take as long as a trial on average. `timed` has the times of recorded runs, and `results` what is trained.
     """
@@ -190,7 +191,7 @@ def seconds_left(
     seconds = {key: seconds_for([job], timed) for key, job in comparison.jobs(trials, final=False).items()}
     own = [value for key, value in seconds.items() if key in keys and value is not None]
     nested = [value for key, value in seconds.items() if key not in keys | trained and value is not None]
-    return statistics.mean(own) * runs_left(comparison, entrant, scores) + sum(nested) if own else None
+    return statistics.mean(own) * left + sum(nested) if own else None
 
 
 def chosen(options: Options) -> tuple[Comparison, Options]:

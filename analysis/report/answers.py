@@ -222,8 +222,7 @@ def _text(choose: Choose, shown: Shown) -> str:
     estimate, disjoint = _gain(choose, shown), _gain(choose, shown, "sts_disjoint_avg")
     if estimate is None:
         return f"{shown.words}: {NOT_RUN}"
-    same_seeds = disjoint is not None and disjoint.n == estimate.n
-    apart = f" ({number(disjoint.mean, sign=True)})" if disjoint and same_seeds else ""
+    apart = f" ({number(disjoint.mean, sign=True)})" if disjoint and disjoint.n == estimate.n else ""
     return f"{shown.words}: {_unbroken(estimate)}{apart}"
 
 

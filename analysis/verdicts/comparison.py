@@ -13,7 +13,7 @@ from analysis.verdicts.looks import WHOLE, Looks, decide
 from cse_core.evaluation.scorers import Cosine
 from experiments.cli.console import counted
 from experiments.comparison.comparison import PUBLISHED, STAGES, Address, Comparison, Entrant, Scores, Settings, Trial
-from experiments.comparison.recorded import dev_scores, means_of
+from experiments.comparison.recorded import means_of, read_scores
 from experiments.comparison.tuned import recorded_comparisons
 from experiments.results import csv_record
 from experiments.results.row_scores import curve_facts
@@ -107,9 +107,7 @@ def paper_gains(summaries: Iterable[Summary]) -> dict[str, Gain]:
 def summarise(comparison: Comparison, mlruns: Path, failed: Collection[str] = ()) -> Summary:
     """Summarise a comparison from the record; `failed` are keys of runs that failed just now and are not recorded."""
     scale = comparison.scale.name
-    results, searches = csv_record.read_results(scale, mlruns), csv_record.read_searches(scale, mlruns)
-    scores = dev_scores(comparison, results, searches)
-    scores = replace(scores, failed=scores.failed | frozenset(failed))
+    results, scores = read_scores(comparison, mlruns, failed)
     measured = {name: means_of(comparison, results, tasks) for name, tasks in comparison.measures.items()}
     seconds = csv_record.read_runs(scale, mlruns).set_index("key")["seconds"]
     curves = csv_record.read_curves(scale, mlruns)

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.evaluation.scorers import Cosine, PairScores, Scorer, Tasks
+from cse_core.evaluation.scorers import Cosine, PairScores, Scorer, Tasks, brief_encoder
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, EncoderOfDistinctIds, SentenceEncoder
 from cse_core.models.foreign import open_encoder
@@ -30,8 +30,7 @@ class MixedCosine(Scorer):
         check("share", self.share, lambda w: 0 < w < 1, "between 0 and 1")
 
     def __str__(self) -> str:
-        content = f":{self.other.sha256[:8]}" if self.other.sha256 else ""
-        return f"cosine mixed with {self.share!r} of {self.other.name}{content}"
+        return f"cosine mixed with {self.share!r} of {brief_encoder(self.other)}"
 
     def pair_scores(self, encoder: SentenceEncoder, tasks: Tasks, *, data: Path | None = None) -> dict[str, PairScores]:
         """See Scorer; a pair counts as undefined once for each of the two encoders that gives it no cosine."""

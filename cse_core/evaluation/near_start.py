@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from jaxtyping import Float
 from torch import Tensor
 
-from cse_core.evaluation.scorers import Cosine, PairScores, Scorer, Tasks
+from cse_core.evaluation.scorers import Cosine, PairScores, Scorer, Tasks, brief_encoder
 from cse_core.evaluation.space_tasks import SentenceSample
 from cse_core.evaluation.task import Inputs, Outcome
 from cse_core.method import check
@@ -35,8 +35,7 @@ class AveragedWithStart(Scorer):
         check("share", self.share, lambda w: 0 < w < 1, "between 0 and 1")
 
     def __str__(self) -> str:
-        content = f":{self.start.sha256[:8]}" if self.start.sha256 else ""
-        return f"cosine of weights averaged with {self.share!r} of {self.start.name}{content}"
+        return f"cosine of weights averaged with {self.share!r} of {brief_encoder(self.start)}"
 
     def view(self, encoder: SentenceEncoder) -> CachedEncoder:
         """See Scorer."""

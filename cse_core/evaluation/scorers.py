@@ -21,7 +21,7 @@ from cse_core.functional.whitening import whitening
 from cse_core.lookup import check_choices
 from cse_core.method import check
 from cse_core.models.embedding_cache import CachedEncoder, SentenceEncoder, distinct_rows
-from cse_core.run import Corpus, check_pooling
+from cse_core.run import Corpus, Pretrained, check_pooling
 
 Pairs = tuple[Sequence[str], Sequence[str]]
 Tasks = Mapping[str, Pairs]  # the pairs of each task, by its name
@@ -268,6 +268,11 @@ def _fitting_texts(source: Corpus | tuple[str, ...], data: Path | None) -> list[
         return sentences(source, data)["text"][:]
     tables = [pairs(split, data).table for split in source]
     return [s for table in tables for side in ("sentence1", "sentence2") for s in table[side][:]]
+
+
+def brief_encoder(encoder: Pretrained) -> str:
+    """Return an encoder's name and, if it is pinned, how its content's hash begins."""
+    return encoder.name + (f":{encoder.sha256[:8]}" if encoder.sha256 else "")
 
 
 def _brief(corpus: Corpus | None) -> str:

@@ -221,7 +221,7 @@ def test_what_has_ended_and_the_bases_that_are_trained_are_not_counted_as_left()
     nothing = timed.iloc[:0]
 
     def left(entrant: Entrant, scores: Scores, trained: pd.DataFrame = nothing) -> float:
-        found = seconds_left(comparison, entrant, scores, timed, trained)
+        found = seconds_left(comparison, entrant, runs_left(comparison, entrant, scores), scores, timed, trained)
         assert found
         return found
 
