@@ -93,6 +93,8 @@ class _Lines:
 class Table:
     """A CSV file's name, its columns with their types (str, int, float), and the columns that identify a line.
 
+    The first of the identifying columns holds text.
+
     Two records agree on a line if its `outcome` columns have the same values in both. Numbers in `optional` columns may
     be empty.
     """
@@ -119,15 +121,13 @@ class Table:
         """
         rows, manifest = self._rows_of_text(new), Manifest(folder)
         with manifest.lock():
-            old = self._read_lines(folder)
-            self._frame(old)  # nothing is written over a damaged file
-            existing = set(self._identities(old.rows))
+            existing = self._recorded(folder, rows)
             fresh: dict[tuple[str, ...], list[str]] = {}
             for row, identity in zip(rows, self._identities(rows), strict=True):
                 if identity not in existing:
                     fresh.setdefault(identity, row)
             if fresh:
-                lines = sorted(map(_csv_line, [*old.rows, *fresh.values()]))
+                lines = sorted([*self._lines_of_text(folder), *map(_csv_line, fresh.values())])
                 manifest.replace({self.name: self._content(lines)})
         return len(fresh)
 
@@ -136,9 +136,8 @@ class Table:
 
         Each is a run's key, empty in a file without keys, and the difference in words.
         """
-        names, old = list(self.columns), self._read_lines(folder)
-        existing = dict(zip(self._identities(old.rows), old.rows, strict=True))
-        rows = self._rows_of_text(new)
+        names, rows = list(self.columns), self._rows_of_text(new)
+        existing = self._recorded(folder, rows)
         differing = []
         for row, identity in zip(rows, self._identities(rows), strict=True):
             for i in (names.index(name) for name in self.outcome) if identity in existing else ():
@@ -159,6 +158,20 @@ class Table:
             if len(kept) < len(old.rows):
                 manifest.replace({self.name: self._content(map(_csv_line, kept))})
         return len(old.rows) - len(kept)
+
+    def _recorded(self, folder: Path, rows: Sequence[Sequence[str]]) -> dict[tuple[str, ...], list[str]]:
+        """Return the file's lines, as cells of text, by identity; only those that share its first part with a row."""
+        lines, first = self.read(folder), self.identity[0]
+        i = list(self.columns).index(first)
+        near = self._rows_of_text(lines[lines[first].isin({row[i] for row in rows})])
+        return dict(zip(self._identities(near), near, strict=True))
+
+    def _lines_of_text(self, folder: Path) -> list[str]:
+        content, rows = content_of(folder / self.name) or b"", len(self.read(folder))
+        lines = content.decode("utf-8-sig").split("\n")[1:-1]
+        if len(lines) == rows and b"\r" not in content:
+            return lines
+        return list(map(_csv_line, self._read_lines(folder).rows))  # a cell has a line end
 
     def _content(self, lines: Iterable[str]) -> bytes:
         return "".join(f"{line}\n" for line in [_csv_line(self.columns), *lines]).encode()

@@ -73,6 +73,13 @@ def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(tmp_path: Pat
     assert (tmp_path / "toy.csv").read_text() == f"{GOOD}c,three,3,0.3\n"
 
 
+def test_a_merge_keeps_the_exact_text_of_existing_lines(tmp_path: Path) -> None:
+    existing = 'b,"two",02,2e-1\n'
+    (tmp_path / "toy.csv").write_text(HEADER + existing)
+    assert TABLE.merge(tmp_path, frame(("a", "one", 1, 0.1), ("b", "other", 3, 0.3))) == 1
+    assert (tmp_path / "toy.csv").read_text() == f"{HEADER}a,one,1,0.1\n{existing}"
+
+
 def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
     (tmp_path / "toy.csv").write_bytes(GOOD.encode().replace(b"two", b"\xff\xfe"))
     with pytest.raises(DamagedFileError, match=r"toy.csv, line 3: not UTF-8"):
