@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -36,7 +36,7 @@ from experiments.cli.run_options import InputOptions
 from experiments.cli.sweep_options import RayOptions, check_ray
 from experiments.cli.user_inputs import check_corpus, encoder_size, read_dev, with_inputs, with_own_pooling
 from experiments.comparison.comparison import SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
-from experiments.comparison.entrants import entrant, measures_of, space_text, with_space
+from experiments.comparison.entrants import entrant, measures_of, tried_text, with_space
 from experiments.comparison.recorded import read_scores
 from experiments.comparison.tuned import COMPARISONS
 from experiments.execution.schedule_estimate import seconds_for
@@ -161,7 +161,7 @@ def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers:
         left = runs_left(comparison, each, scores)
         spent = seconds_left(comparison, each, left, scores, timed, results)
         total.append(spent)
-        table.add_row(each.name, space_text(each.space), str(left), hours(spent))
+        table.add_row(each.name, tried_text(comparison, each), str(left), hours(spent))
     console.print(table)
     kept = comparison.budget.finals * (comparison.budget.searches + 1)
     writes = Writes.of([(each.start.backbone, kept) for each in entrants], workers)
@@ -224,6 +224,15 @@ def in_turn(comparison: Comparison, entrants: Sequence[Entrant], *, by_method: b
     return [group for group in ([each for each in entrants if each not in later], later) if group]
 
 
+def check_ready(comparison: Comparison, entrants: Sequence[Entrant], waiting: Mapping[str, str]) -> None:
+    """Refuse methods that wait for something that this command does not run."""
+    baseline = comparison.entrants[0]
+    if waiting and (baseline not in entrants or baseline.name in waiting):
+        first = next(iter(waiting.values()))
+        names = ", ".join(name for name, reason in waiting.items() if reason == first)
+        raise ValueError(f"{names}: {first}")
+
+
 def main(options: Options) -> int:
     """Run the command; return 0, 1 if a run failed, or 130 if interrupted."""
     check(options)
@@ -235,12 +244,9 @@ def main(options: Options) -> int:
         print_forecast(comparison, entrants, workers, options.mlruns)
         return 0
     from analysis.comparison.report import write_report  # lazy: slow import
-    from experiments.comparison.run_comparison import not_ready, run_comparison, why_not_ready  # lazy: slow import
+    from experiments.comparison.run_comparison import not_ready, run_comparison  # lazy: slow import
 
-    baseline = comparison.entrants[0]
-    if baseline not in entrants and (waiting := not_ready(comparison, entrants, options.mlruns)):
-        names, reason = ", ".join(each.name for each in waiting), why_not_ready(comparison)
-        raise ValueError(f"{names}: {reason}; expected {baseline.name} among the methods to run")
+    check_ready(comparison, entrants, not_ready(comparison, entrants, options.mlruns))
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
     finals = [

@@ -19,8 +19,9 @@ CAPTION = (
 
 
 def comparison_figures(summary: Summary) -> dict[str, Figure]:
-    """Return both figures by name."""
-    return {"curves": curves(summary), "forest": forest(summary)}
+    """Return both figures by name; the gains only, if the trials are not drawn, but from another comparison."""
+    drawn = {} if summary.comparison.transfers else {"curves": curves(summary)}
+    return {**drawn, "forest": forest(summary)}
 
 
 def curves(summary: Summary) -> Figure:

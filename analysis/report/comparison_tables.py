@@ -8,7 +8,7 @@ from analysis.report.formats import DASH, Grid, estimate_text, markdown, number
 from analysis.verdicts.comparison import Summary, Tuned, recorded_summaries
 from experiments.cli.console import counted
 from experiments.comparison.comparison import PUBLISHED, Comparison, Settings, settings_text
-from experiments.comparison.entrants import space_text
+from experiments.comparison.entrants import tried_text
 
 SHARES, FINAL = "shares in its loss, %", "key of its first final"
 
@@ -43,7 +43,7 @@ def comparison_text(
     summary: Summary, title: str, figures: str = "", before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> str:
     """Return a comparison as Markdown; `figures` is the prefix of links to figures, if there are any."""
-    drawn = len(summary.tuned) > 1
+    drawn, took_over = len(summary.tuned) > 1, summary.comparison.transfers
     parts = [
         title,
         setting_text(summary.comparison),
@@ -51,7 +51,7 @@ def comparison_text(
         markdown(gains_grid(summary)),
         *([f"![Gains]({figures}forest.png)"] if drawn else ()),
         "## What the searches found",
-        *([f"![Expected best dev score after k trials]({figures}curves.png)"] if drawn else ()),
+        *([f"![Expected best dev score after k trials]({figures}curves.png)"] if drawn and not took_over else ()),
         markdown(settings_grid(summary)),
         "## In what was searched",
         markdown(spaces_grid(summary)),
@@ -79,8 +79,9 @@ def setting_text(comparison: Comparison) -> str:
 
 
 def spaces_grid(summary: Summary) -> Grid:
-    """Return a row for each method: its search space."""
-    return Grid("", ("method", "space"), tuple((t.entrant.name, space_text(t.entrant.space)) for t in summary.tuned))
+    """Return a row for each method: the settings that its searches could try."""
+    rows = ((each.entrant.name, tried_text(summary.comparison, each.entrant)) for each in summary.tuned)
+    return Grid("", ("method", "space"), tuple(rows))
 
 
 def gains_grid(summary: Summary) -> Grid:

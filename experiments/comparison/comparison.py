@@ -8,6 +8,9 @@ published settings are trained with as many fresh seeds, for a row next to the t
 Teachers and bases that are the baseline have the settings that won the baseline's search of the same number. So it is
 tuned there too, and such methods are drawn after the baseline's searches.
 
+A comparison on another encoder can take the settings that won here over (`transfers`). Then nothing is drawn: a search
+tries the settings that won the search of its number, with a third, once and three times their learning rate.
+
 All trials follow from the comparison and from earlier dev scores. So a comparison resumes from the record alone.
 """
 
@@ -31,6 +34,7 @@ from experiments.schema.study import Scale, check_name, replace_runs, with_seed
 SAMPLERS = ("random", "tpe")
 TRIAL_SEEDS, FINAL_SEEDS = 401, 801  # the first of each; no study uses these
 MORE_SEEDS = 2  # of the settings that a search promotes
+RATES = (1 / 3, 1.0, 3.0)  # times the learning rate of settings from another comparison
 PUBLISHED = -1  # in place of a search's number: the published settings
 Settings = Mapping[str, Any]
 Address = tuple[str, str]  # a run's key, and how its pairs are scored
@@ -118,7 +122,8 @@ class Scores:
 class Comparison:
     """Methods to compare at a scale, with the same budget for each. The first is the baseline.
 
-    `measures` has the scores of the finals: by name, the tasks whose mean it is. The first measure decides.
+    `measures` has the scores of the finals: by name, the tasks whose mean it is. The first measure decides. `transfers`
+    is the comparison of these methods on another encoder whose settings are tried here.
     """
 
     name: str
@@ -131,6 +136,7 @@ class Comparison:
     margin: float = 0.5  # points
     tested: tuple[str, ...] = ()  # methods whose gains are tested together; empty: all but the baseline
     nested_seeds: tuple[int, ...] = (42, 1)  # of teachers and bases: each search takes the next one
+    transfers: "Comparison | None" = None
 
     def __post_init__(self) -> None:
         check_name("comparison", self.name)
@@ -143,6 +149,19 @@ class Comparison:
             raise ValueError(f"tested must name methods beside the baseline, {', '.join(names[1:])}; got {unknown}")
         if not dev_sets(self.dev):
             raise ValueError(f"a comparison selects by dev scores, and {self.dev!r} has none")
+        if self.transfers:
+            self._check_transfer(self.transfers)
+
+    def _check_transfer(self, other: "Comparison") -> None:
+        if (self.budget.trials, self.budget.searches) != (len(RATES), other.budget.searches):
+            wish = f"{len(RATES)} trials and {other.budget.searches} searches"
+            raise ValueError(f"comparison {self.name} tries the settings of {other.name}: expected {wish}")
+        names = [each.name for each in other.entrants if "learning_rate" in each.space]
+        if wrong := [e.name for e in self.entrants if e.name not in names or "learning_rate" not in e.space]:
+            raise ValueError(
+                f"comparison {self.name}: {', '.join(wrong)}: expected methods of {other.name} that search the "
+                "learning rate"
+            )
 
     @cached_property
     def block(self) -> int:
@@ -192,12 +211,23 @@ class Comparison:
 
     def has_chosen(self, entrant: Entrant, scores: Scores) -> bool:
         """Return whether all trials of a method's searches have ended, also those with more seeds."""
-        return all(scores.has_ended(t) for stage in STAGES[:-1] for t in self.stage(stage, scores, (entrant,)))
+        trials = [trial for stage in STAGES[:-1] for trial in self.stage(stage, scores, (entrant,))]
+        return bool(trials) and all(map(scores.has_ended, trials))
+
+    def has_settings(self, entrant: Entrant, scores: Scores) -> bool:
+        """Return whether the settings to try are known: they are drawn, or have won in the comparison before."""
+        other = self.transfers
+        return not other or other.has_chosen(_named(entrant.name, other.entrants), scores)
 
     def draws(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
-        """Return a search's trials so far: with `random` all of them, with `tpe` one more than have a score."""
+        """Return a search's trials so far: with `random` all of them, with `tpe` one more than have a score.
+
+        With settings of another comparison there are none until it has chosen, or if its search has no winner.
+        """
         winner = self.selected(self.entrants[0], search, scores) if self.needs_baseline(entrant) else None
         tuned = winner[0] if winner else None
+        if self.transfers:
+            return self._transferred(self.transfers, entrant, search, scores, tuned)
         if self.sampler != "random":
             return self._draw(entrant, search, scores, tuned)
         address = entrant.name, search, settings_text(tuned or {})
@@ -226,6 +256,20 @@ class Comparison:
             score = scores.of(trials[-1])
             study.tell(asked, score, state=None if score is not None else optuna.trial.TrialState.FAIL)
         return trials
+
+    def _transferred(
+        self, other: "Comparison", entrant: Entrant, search: int, scores: Scores, tuned: Settings | None
+    ) -> list[Trial]:
+        theirs = _named(entrant.name, other.entrants)
+        winner = other.selected(theirs, search, scores) if other.has_chosen(theirs, scores) else None
+        if winner is None:
+            return []
+        won, first = _at_same_places(winner[0], theirs.space, entrant.space), TRIAL_SEEDS + self.block * search
+        every = [{**won, "learning_rate": rate * won["learning_rate"]} for rate in RATES]
+        return [
+            self.trial(entrant, search, settings, first + i, turn=search, tuned=tuned)
+            for i, settings in enumerate(every)
+        ]
 
     def promotions(self, entrant: Entrant, search: int, scores: Scores) -> list[Trial]:
         """Return the further trials of a search's best settings; none if a single one is promoted, or nothing ended."""
@@ -312,6 +356,25 @@ def value_text(value: Any) -> str:
 def _text(value: Any) -> str:
     encoder = getattr(value, "encoder", None)
     return f"{getattr(encoder, 'backbone', encoder).name} {value.weight:.3g}" if encoder else str(value)
+
+
+def _named(name: str, entrants: Sequence[Entrant]) -> Entrant:
+    return next(entrant for entrant in entrants if entrant.name == name)
+
+
+def _at_same_places(settings: Settings, theirs: Mapping[str, Values], ours: Mapping[str, Values]) -> dict[str, Any]:
+    """Return settings from one space at the same places of another; what the other does not search is left out.
+
+    A choice becomes the choice at its place in the list, and a number is scaled as its range is.
+    """
+    moved: dict[str, Any] = {}
+    for name, value in settings.items():
+        before, after = theirs[name], ours.get(name)
+        if isinstance(before, LogUniform) and isinstance(after, LogUniform):
+            moved[name] = value * (after.low / before.low)
+        elif isinstance(before, tuple) and isinstance(after, tuple):
+            moved[name] = after[before.index(value)]
+    return moved
 
 
 def _distributions(space: Mapping[str, Values]) -> dict[str, Any]:

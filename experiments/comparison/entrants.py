@@ -1,6 +1,6 @@
 """Make the entrants and the measures of a comparison from names: methods, files with methods, tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from cse_core.methods import METHODS
 from cse_core.run import Run
 from cse_core.space import SCORING_WEIGHT, LogUniform, Values, space_of
 from cse_core.training.selection import dev_sets
-from experiments.comparison.comparison import Entrant, value_text
+from experiments.comparison.comparison import RATES, Comparison, Entrant, value_text
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.rows import rank_scorer
 from experiments.schema.study import Scale
@@ -73,9 +73,12 @@ def measures_of(names: Sequence[str], dev: str, columns: Sequence[str] = ()) -> 
     return measures
 
 
-def space_text(space: Mapping[str, Values]) -> str:
-    """Return a space in words."""
-    return "; ".join(f"{name} {_values_text(values)}" for name, values in space.items())
+def tried_text(comparison: Comparison, each: Entrant) -> str:
+    """Return in words which settings of a method a comparison tries."""
+    if comparison.transfers:
+        rates = ", ".join(f"{rate:.3g}" for rate in RATES)
+        return f"the settings that won in {comparison.transfers.name}, with {rates} times their learning rate"
+    return "; ".join(f"{name} {_values_text(values)}" for name, values in each.space.items())
 
 
 def _values_text(values: Values) -> str:

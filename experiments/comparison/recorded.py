@@ -24,8 +24,12 @@ def read_scores(comparison: Comparison, mlruns: Path, failed: Collection[str] = 
 
 
 def dev_scores(comparison: Comparison, results: pd.DataFrame, searches: pd.DataFrame) -> Scores:
-    """Return the dev scores of the runs selected by the comparison's rule, and the runs that failed."""
-    own = searches[searches["search"].str.startswith(f"{comparison.name} ")]
+    """Return the dev scores of the runs selected by the comparison's rule, and the runs that failed.
+
+    Both are also those of the comparison whose settings this one tries.
+    """
+    names = tuple(f"{each.name} " for each in (comparison, comparison.transfers) if each)
+    own = searches[searches["search"].str.startswith(names)]
     failed = frozenset(own.loc[own["state"] == DIVERGED, "keys"])
     return Scores(means_of(comparison, results, dev_sets(comparison.dev)), failed)
 

@@ -44,9 +44,9 @@ def run_comparison(
     failed: dict[str, str] = {}
     left = list(entrants or comparison.entrants)
     if waiting := not_ready(comparison, left, tracker.mlruns):
-        names, reason = ", ".join(each.name for each in waiting), why_not_ready(comparison)
-        console.print(f"not run: {names}: {reason}", style="yellow", highlight=False)
-        left = [each for each in left if each not in waiting]
+        for name, reason in waiting.items():
+            console.print(f"not run: {name}: {reason}", style="yellow", highlight=False)
+        left = [each for each in left if each.name not in waiting]
     for number, stage in enumerate(STAGES, 1):
         while left:
             results, scores = read_scores(comparison, tracker.mlruns, failed)
@@ -70,18 +70,24 @@ def run_comparison(
     return failed, True
 
 
-def not_ready(comparison: Comparison, entrants: Sequence[Entrant], mlruns: Path) -> list[Entrant]:
-    """Return the methods that can't be drawn yet: the baseline has not chosen settings for their teachers or bases."""
-    needing = [each for each in entrants if comparison.needs_baseline(each)]
-    if needing and comparison.has_chosen(comparison.entrants[0], read_scores(comparison, mlruns)[1]):
-        return []
-    return needing
-
-
-def why_not_ready(comparison: Comparison) -> str:
-    """Say what such methods wait for."""
-    baseline = comparison.entrants[0].name
-    return f"their teachers or bases have the settings that win {baseline}'s searches, which have not ended"
+def not_ready(comparison: Comparison, entrants: Sequence[Entrant], mlruns: Path) -> dict[str, str]:
+    """Return why methods can't be drawn yet, by name."""
+    scores, baseline = read_scores(comparison, mlruns)[1], comparison.entrants[0]
+    waiting: dict[str, str] = {}
+    if not comparison.has_chosen(baseline, scores):
+        reason = (
+            f"its teachers or bases have the settings that win {baseline.name}'s searches, which have not ended: "
+            f"run {baseline.name} too"
+        )
+        waiting = {each.name: reason for each in entrants if comparison.needs_baseline(each)}
+    for each in entrants:
+        if comparison.transfers and not comparison.has_settings(each, scores):
+            other = comparison.transfers.name
+            waiting[each.name] = (
+                f"its settings are those that win in the comparison {other}, which has not chosen "
+                "them: run that one first"
+            )
+    return waiting
 
 
 def _left(

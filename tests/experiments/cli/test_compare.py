@@ -167,7 +167,7 @@ def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
         (("simcse", "rankcse", "--dev", "last"), "selects by dev scores"),
         (("simcse", "rankcse", "--scale", "quickstart", "--evaluate", "synthetic_dev"), "--evaluate synthetic_dev"),
         (("tuned", "--trials", "3"), "expected no --trials"),
-        (("tuned", "rankcse"), "have the settings that win simcse's searches, which have not ended; expected simcse"),
+        (("tuned", "rankcse"), "have the settings that win simcse's searches, which have not ended: run simcse too"),
         (("simcse", "rankcse", "--columns", "a"), "requires --corpus"),
     ],
 )

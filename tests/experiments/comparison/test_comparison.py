@@ -3,11 +3,21 @@
 from dataclasses import replace
 from itertools import product
 from statistics import mean
+from typing import Any
 
 import pytest
 
 from cse_core.space import LogUniform, with_settings
-from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial, settings_text
+from experiments.comparison.comparison import (
+    PUBLISHED,
+    STAGES,
+    Budget,
+    Comparison,
+    Scores,
+    Trial,
+    _at_same_places,
+    settings_text,
+)
 from experiments.schema.scales import RESERVED_SEEDS
 from tests.support.comparisons import QUICK, comparison_of
 
@@ -30,6 +40,11 @@ def scored(comparison: Comparison, by: dict[str, float] | None = None, failed: f
 
 COMPARISON = comparison_of("simcse", "rankcse", budget=BUDGET)
 SIMCSE, RANKCSE = COMPARISON.entrants
+
+
+def transferring(other: Comparison, **about: Any) -> Comparison:
+    given = {"name": "after", "budget": Budget(trials=3, searches=3, finals=2), "transfers": other}
+    return replace(other, **(given | about))
 
 
 def test_draws_lie_in_the_space_and_are_the_same_in_each_process() -> None:
@@ -127,6 +142,43 @@ def test_the_baseline_has_chosen_when_its_promotions_have_ended() -> None:
     assert not COMPARISON.has_chosen(SIMCSE, NONE)
     tpe = replace(COMPARISON, sampler="tpe")
     assert not tpe.has_chosen(SIMCSE, Scores({t.address: 1.0 for t in tpe.stage("trials", NONE, (SIMCSE,))}))
+
+
+def test_settings_of_another_comparison_are_tried_once_it_has_chosen() -> None:
+    after = transferring(COMPARISON)
+    assert after.has_settings(SIMCSE, NONE) is False
+    assert after.stage("trials", NONE) == []
+    assert not after.has_chosen(SIMCSE, NONE)  # nothing is known to try
+    scores = scored(COMPARISON)
+    last = COMPARISON.promotions(SIMCSE, 2, scores)[-1].address
+    others = {address: score for address, score in scores.by_address.items() if address != last}
+    assert after.stage("trials", Scores(others), (SIMCSE,)) == []
+    lost = Scores(others, frozenset({last[0]}))  # ended, if not with a score
+    for known in (scores, lost):
+        for search in range(3):
+            won, _ = COMPARISON.selected(SIMCSE, search, known) or ({}, 0.0)
+            tried = [t.settings for t in after.draws(SIMCSE, search, known)]
+            assert tried == [{**won, "learning_rate": rate * won["learning_rate"]} for rate in (1 / 3, 1.0, 3.0)]
+    draws = after.draws(SIMCSE, 1, scores)
+    known = Scores({**scores.by_address, **{t.address: score for t, score in zip(draws, (3.0, 9.0, 6.0), strict=True)}})
+    assert after.selected(SIMCSE, 1, known) == (draws[1].settings, 9.0)
+    assert after.promotions(SIMCSE, 1, known) == []
+
+
+def test_settings_move_to_the_same_place_of_another_space() -> None:
+    theirs = {"a": LogUniform(1.0, 10.0), "b": (16, 32), "c": (1, 2), "d": LogUniform(1.0, 2.0)}
+    ours = {"a": LogUniform(0.5, 5.0), "b": (64, 128), "d": LogUniform(1.0, 2.0)}
+    assert _at_same_places({"a": 4.0, "b": 32, "c": 2, "d": 1.5}, theirs, ours) == {"a": 2.0, "b": 128, "d": 1.5}
+
+
+def test_a_comparison_that_can_not_try_the_settings_of_another_is_refused() -> None:
+    with pytest.raises(ValueError, match="comparison after tries the settings of test: expected 3 trials and 3 search"):
+        transferring(COMPARISON, budget=Budget(trials=4, searches=3))
+    with pytest.raises(ValueError, match="comparison after: compcse: expected methods of test that search the learn"):
+        transferring(COMPARISON, entrants=(SIMCSE, comparison_of("simcse", "compcse").entrants[1]))
+    fixed = replace(RANKCSE, space={name: v for name, v in RANKCSE.space.items() if name != "learning_rate"})
+    with pytest.raises(ValueError, match="comparison after: rankcse: expected"):
+        transferring(COMPARISON, entrants=(SIMCSE, fixed))
 
 
 def test_finals_scored_by_ranks_are_also_scored_by_the_cosine() -> None:

@@ -1,11 +1,13 @@
 """Some failures end a comparison; others only make a method lose."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from experiments.compare import check_ready
 from experiments.comparison import run_comparison
 from experiments.comparison.comparison import Budget, Comparison
 from experiments.execution.job import ExecutionSettings
@@ -61,6 +63,22 @@ def test_a_method_that_raises_waits_and_the_comparison_goes_on(run: Callable) ->
 
 def test_a_method_whose_teachers_are_the_baseline_waits_for_it(run: Callable) -> None:
     assert run(lambda work: {}, "rankcse") == ({}, True, 0)
+
+
+def test_a_command_that_does_not_run_what_a_method_waits_for_is_refused(tmp_path: Path) -> None:
+    simcse, compcse, rankcse = COMPARISON.entrants
+    waiting = run_comparison.not_ready(COMPARISON, COMPARISON.entrants, tmp_path)
+    assert waiting.keys() == {"rankcse"}
+    check_ready(COMPARISON, (simcse, rankcse), waiting)
+    check_ready(COMPARISON, (compcse,), {})
+    with pytest.raises(ValueError, match=r"^rankcse: its teachers or bases .* have not ended: run simcse too$"):
+        check_ready(COMPARISON, (compcse, rankcse), waiting)
+    budget = Budget(trials=3, searches=1, finals=1)
+    after = replace(COMPARISON, name="after", transfers=COMPARISON, budget=budget)
+    waiting = run_comparison.not_ready(after, after.entrants, tmp_path)
+    assert waiting.keys() == {"simcse", "compcse", "rankcse"}
+    with pytest.raises(ValueError, match=r"^rankcse, simcse, compcse: its settings are .* comparison test, which has"):
+        check_ready(after, after.entrants, waiting)
 
 
 @pytest.mark.parametrize(

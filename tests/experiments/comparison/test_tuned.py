@@ -1,10 +1,12 @@
 """Stage B has the budget, the seeds and the runs that PLAN2.md declares."""
 
+from itertools import product
+
 import pytest
 
-from experiments.comparison.comparison import PUBLISHED, Scores, settings_text
-from experiments.comparison.entrants import space_text
-from experiments.comparison.tuned import ALL, PAPERS, tuned
+from experiments.comparison.comparison import PUBLISHED, STAGES, Comparison, Entrant, Scores, settings_text
+from experiments.comparison.entrants import tried_text
+from experiments.comparison.tuned import ALL, PAPERS, tuned, tuned_medium
 from experiments.schema.rows import rank_scorer
 
 
@@ -42,7 +44,7 @@ def test_rankcse_is_taught_by_either_encoder_or_both_and_its_settings_can_be_rea
     assert (tuned_tiny.learning_rate, tuned_tiny.seed) == (won.run.learning_rate, tiny.seed)
     assert (same, tuned_tiny.backbone.name) == (medium, "wiki-tiny")
     teachers = "teachers wiki-medium or wiki-tiny or wiki-tiny 0.333 and wiki-medium 0.667"
-    assert space_text(rankcse.space).endswith(teachers)
+    assert tried_text(comparison, rankcse).endswith(teachers)
     assert '["wiki-tiny 0.333", "wiki-medium 0.667"]' in settings_text(both.settings)
 
 
@@ -55,6 +57,44 @@ def test_published_settings_are_scored_as_published_in_the_reading_that_is_tuned
     assert {getattr(t.run.method, "views") for t in by_name["whitenedcse"]} == {"dropout"}  # noqa: B009
     assert [n.seed for t in by_name["rankencoder"] for n in t.run.nested()] == [42, 1] * 4
     assert {t.run.seed for t in by_name["simcse"]} == set(range(801, 809))
+
+
+@pytest.mark.slow
+def test_stage_c_tries_what_won_in_b_at_three_learning_rates_on_the_larger_encoder() -> None:
+    before, after = tuned(), tuned_medium()
+    assert (after.tested, after.budget.runs, after.scale.name) == (PAPERS, 4 * (3 + 2) + 2, "small")
+    scores = chosen_at_random(before, [each for each in before.entrants if each.name in ("simcse", *PAPERS)])
+    scores = chosen_at_random(after, [after.entrants[0]], scores)
+    for each in after.entrants:
+        theirs = next(other for other in before.entrants if other.name == each.name)
+        for search in range(4):
+            won = dict(before.selected(theirs, search, scores)[0])  # ty: ignore[not-subscriptable]
+            wider = {name: WIDER[name][won[name]] for name in WIDER if name in won}
+            same = {name: value for name, value in won.items() if name not in ("teachers", "epochs")}
+            draws = after.draws(each, search, scores)
+            rates = [won["learning_rate"] * rate for rate in (1 / 3, 1, 3)]
+            assert [t.settings for t in draws] == [{**same, **wider, "learning_rate": rate} for rate in rates]
+            assert [t.run.seed for t in draws] == [401 + 3 * search + i for i in range(3)]
+            assert {(t.run.backbone.name, t.run.max_steps) for t in draws} == {("wiki-medium", 256)}
+            simcse = after.selected(after.entrants[0], search, scores)
+            nested = {n for t in draws for n in t.run.nested()}
+            assert len(nested) == (each.name in ("rankcse", "rankencoder"))
+            for run in nested:
+                assert run.backbone.name == "wiki-medium"
+                assert run.learning_rate == simcse[0]["learning_rate"]  # ty: ignore[not-subscriptable]
+    published = {each.name: after.finals(each, PUBLISHED, scores)[0].run.method for each in after.entrants}
+    assert (published["whitenedcse"].groups, published["compcse"].dims) == (128, 85)  # ty: ignore[missing-attribute]
+
+
+WIDER = {"groups": {16: 32, 32: 64, 64: 128}, "dims": {32: 64, 43: 85, 64: 128, 128: 256}}
+
+
+def chosen_at_random(comparison: Comparison, entrants: list[Entrant], scores: Scores = Scores({})) -> Scores:  # noqa: B008
+    """Scores of all trials and promotions, made from the runs' keys."""
+    for each, stage in product(entrants, STAGES[:-1]):
+        new = {t.address: int(t.run.key, 16) / 16**12 for t in comparison.stage(stage, scores, (each,))}
+        scores = Scores({**scores.by_address, **new})
+    return scores
 
 
 PINNED = {
