@@ -9,6 +9,7 @@ own step, whatever passes they make.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
@@ -25,8 +26,9 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
-from cse_core.run import Run
+from cse_core.run import Pretrained, Run
 from cse_core.training.loop import Execution, Loop
+from cse_core.training.process_kernels import PRODUCTS, use_faster_products
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.scales import SCALES, WIKI_MINI, WIKI_TINY
 from tests.benchmarks.measure import by_turns, quotients, record
@@ -105,6 +107,31 @@ def test_baseline_step(name: str, tmp_path: Path, real_data: Path) -> None:
     note = f"{1000 * median(timed['one']):.1f} against {1000 * median(timed['plain']):.1f} ms"
     against = "of a SimCSE step"
     assert record(f"{type(run.method).__name__}, step", ratios, against=against, wanted="", note=note) < BASELINES[name]
+
+
+@pytest.mark.parametrize(("threads", "encoder"), [(1, "wiki-tiny"), (2, "wiki-tiny"), (1, "wiki-medium")])
+def test_step_with_the_faster_products(threads: int, encoder: str, tmp_path: Path, real_data: Path) -> None:
+    torch.set_num_threads(threads)
+    before = PRODUCTS.fp32_precision
+    use_faster_products()
+    chosen = PRODUCTS.fp32_precision
+    if chosen == before:
+        pytest.skip("this processor has no faster products")
+    step = steps(replace(simcse(), backbone=Pretrained(encoder)), tmp_path, real_data)
+
+    def with_precision(precision: str) -> None:
+        PRODUCTS.fp32_precision = precision
+        step()
+
+    ways = {"fast": partial(with_precision, chosen), "plain": partial(with_precision, before)}
+    by_turns(3, **ways)  # warm
+    timed = by_turns(FEWER_ROUNDS, **ways)
+    PRODUCTS.fp32_precision = before
+    ratios = quotients(timed["fast"], timed["plain"])
+    note = f"{1000 * median(timed['fast']):.1f} against {1000 * median(timed['plain']):.1f} ms"
+    against = "of a step with MKL's products"
+    name = f"SimCSE step on {encoder} with oneDNN's fp32 products"
+    assert record(name, ratios, against=against, wanted="", note=note) < 0.9
 
 
 def test_whitening_768_dimensions_in_384_groups() -> None:

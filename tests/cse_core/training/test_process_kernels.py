@@ -1,0 +1,95 @@
+"""fp32 products are faster where a processor allows it, and nowhere less exact."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+import torch
+
+from cse_core.training import process_kernels
+from cse_core.training.process_kernels import PRODUCTS, use_faster_products
+
+ZEN4 = {"cpu_name": "AMD EPYC", "avx512_f": True, "amx_tile": False, "amx_bf16": False}
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    before = PRODUCTS.fp32_precision
+    PRODUCTS.fp32_precision = "none"
+    process_kernels._is_exact.cache_clear()
+    yield
+    PRODUCTS.fp32_precision = before
+    process_kernels._is_exact.cache_clear()
+
+
+def on(processor: Mapping[str, object], patch: pytest.MonkeyPatch, *, exact: bool = True) -> None:
+    patch.setattr(torch.cpu, "get_capabilities", lambda: processor)
+    patch.setattr(process_kernels, "_error", lambda *given: 5e-7 if exact else 2e-3)
+
+
+def test_products_there_and_back_stay_as_exact_as_fp32() -> None:
+    """On this processor, with whatever was chosen for it."""
+    draws = torch.Generator().manual_seed(1)
+    a, b, gradient = (torch.randn(*shape, generator=draws) for shape in ((777, 384), (129, 384), (777, 129)))
+    a.requires_grad_()
+    b.requires_grad_()
+    use_faster_products()
+    found = a @ b.T
+    found.backward(gradient)
+    wide, narrow, upstream = a.detach().double(), b.detach().double(), gradient.double()
+    for mine, exact in ((found.detach(), wide @ narrow.T), (a.grad, upstream @ narrow), (b.grad, upstream.T @ wide)):
+        assert mine is not None
+        assert float((mine - exact).abs().max() / exact.abs().max()) < 5e-6
+
+
+def test_the_check_draws_nothing_from_the_global_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: ZEN4)
+    before = torch.get_rng_state()
+    use_faster_products()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_amds_processors_with_wide_registers_get_the_faster_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    on(ZEN4, monkeypatch)
+    use_faster_products()
+    assert PRODUCTS.fp32_precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cpu_name": "Intel(R) Xeon(R) Processor"},
+        {"avx512_f": False},
+        {"amx_bf16": True},  # oneDNN would round to bf16
+        {"amx_fp16": True},
+    ],
+)
+def test_other_processors_keep_theirs(monkeypatch: pytest.MonkeyPatch, other: Mapping[str, object]) -> None:
+    on({**ZEN4, **other}, monkeypatch)
+    use_faster_products()
+    assert PRODUCTS.fp32_precision == "none"
+
+
+def test_a_processor_whose_capabilities_are_unknown_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    on({"architecture": "aarch64"}, monkeypatch)
+    use_faster_products()
+    assert PRODUCTS.fp32_precision == "none"
+
+
+def test_products_that_are_rounded_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    on(ZEN4, monkeypatch, exact=False)
+    use_faster_products()
+    assert PRODUCTS.fp32_precision == "none"
+
+
+def test_an_error_of_bf16_is_far_above_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    linear = torch.nn.functional.linear
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda a, b: linear(a.bfloat16(), b.bfloat16()).float())
+    error = process_kernels._error(64, 128, 512, torch.Generator().manual_seed(0))
+    assert error > 100 * process_kernels.TOLERANCE
+
+
+def test_a_precision_that_the_process_chose_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    on(ZEN4, monkeypatch)
+    PRODUCTS.fp32_precision = "tf32"
+    use_faster_products()
+    assert PRODUCTS.fp32_precision == "tf32"
