@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from cse_core.models.embedding_cache import Progress
+from cse_core.models.fp32_products import faster_products
 from cse_core.run import Run
 from cse_core.training.loop import Execution, Loop
 from cse_core.training.named_inputs import check_named_inputs
@@ -28,6 +29,7 @@ class MemoryExceededError(RuntimeError):
     """A step does not fit into the device's memory."""
 
 
+@faster_products()
 def train(
     run: Run,
     execution: Execution | Path,

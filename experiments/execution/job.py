@@ -23,7 +23,6 @@ from cse_core.models.embedding_cache import CachedEncoder, Progress
 from cse_core.run import Pretrained, Run
 from cse_core.training.loop import Execution
 from cse_core.training.named_inputs import check_named_inputs
-from cse_core.training.process_kernels import use_faster_products
 from cse_core.training.process_memory import return_freed_memory
 from cse_core.training.run_state import HISTORY, STATE, History, load_history, read_json
 from cse_core.training.teacher_embeddings import content_of_finished, load_finished
@@ -127,7 +126,6 @@ def _execute(
     job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None, again: bool
 ) -> dict[str, Any]:
     torch.set_num_threads(execution.threads)
-    use_faster_products()
     for path, columns in execution.pair_files:
         own_pairs.add(path, columns)
     folder = execution.store / job.key

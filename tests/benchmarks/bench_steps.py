@@ -26,9 +26,9 @@ from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
+from cse_core.models.fp32_products import PRODUCTS, faster_products
 from cse_core.run import Pretrained, Run
 from cse_core.training.loop import Execution, Loop
-from cse_core.training.process_kernels import PRODUCTS, use_faster_products
 from experiments.schema.recipes import RUNS, simcse_run
 from experiments.schema.scales import SCALES, WIKI_MINI, WIKI_TINY
 from tests.benchmarks.measure import by_turns, quotients, record
@@ -113,8 +113,8 @@ def test_baseline_step(name: str, tmp_path: Path, real_data: Path) -> None:
 def test_step_with_the_faster_products(threads: int, encoder: str, tmp_path: Path, real_data: Path) -> None:
     torch.set_num_threads(threads)
     before = PRODUCTS.fp32_precision
-    use_faster_products()
-    chosen = PRODUCTS.fp32_precision
+    with faster_products():
+        chosen = PRODUCTS.fp32_precision
     if chosen == before:
         pytest.skip("this processor has no faster products")
     step = steps(replace(simcse(), backbone=Pretrained(encoder)), tmp_path, real_data)

@@ -1,5 +1,7 @@
-"""The kernels with which a process that trains and scores multiplies fp32 matrices."""
+"""Faster products of fp32 matrices on processors where PyTorch's own choice is slow."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -11,8 +13,9 @@ PRODUCTS: Any = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - type ch
 UNCHOSEN = ("none", "ieee")  # precisions that PyTorch has when nobody has set one
 
 
-def use_faster_products() -> None:
-    """Multiply fp32 matrices with oneDNN where that is faster and as exact.
+@contextmanager
+def faster_products() -> Generator[None]:
+    """Multiply fp32 matrices with oneDNN where that is faster and as exact; also a decorator.
 
     PyTorch takes MKL's products, which have no AVX-512 kernels on AMD's processors; oneDNN's there take less than half
     of the time. It takes oneDNN's only if they may be computed in bf16. Without AMX, oneDNN computes them in fp32. So
@@ -20,7 +23,20 @@ def use_faster_products() -> None:
     precision itself.
     """
     if PRODUCTS.fp32_precision in UNCHOSEN and _has_faster_kernels() and _is_exact():
-        PRODUCTS.fp32_precision = "bf16"
+        with _precision("bf16"):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _precision(name: str) -> Generator[None]:
+    before = PRODUCTS.fp32_precision
+    PRODUCTS.fp32_precision = name
+    try:
+        yield
+    finally:
+        PRODUCTS.fp32_precision = before
 
 
 def _has_faster_kernels() -> bool:
@@ -32,12 +48,9 @@ def _has_faster_kernels() -> bool:
 @cache
 def _is_exact() -> bool:
     """Return whether oneDNN's products of fp32 matrices, allowed to be in bf16, are as exact as fp32's."""
-    draws, before = torch.Generator().manual_seed(0), PRODUCTS.fp32_precision
-    PRODUCTS.fp32_precision = "bf16"
-    try:
+    draws = torch.Generator().manual_seed(0)
+    with _precision("bf16"):
         return all(_error(*shape, draws) < TOLERANCE for shape in SHAPES)
-    finally:
-        PRODUCTS.fp32_precision = before
 
 
 def _error(rows: int, inner: int, columns: int, draws: torch.Generator) -> float:
