@@ -29,7 +29,7 @@ from analysis.stats import contrast_tests
 from analysis.stats.bootstrap import dose_response
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import expected_choice, expected_maximum, summary
-from analysis.verdicts.comparison import Tuned
+from analysis.verdicts.comparison import Summary, Tuned
 from analysis.verdicts.estimates import published_effect
 from analysis.verdicts.plan import judge_stage
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict
@@ -225,18 +225,31 @@ def _published_gain(claim: str) -> Value:
     return Value(make, 2)
 
 
-def _tuned_simcse(record: Record) -> Tuned | None:
-    """Return what stage B found for SimCSE; None until it is complete."""
-    found = [each for summary in summaries(record, SCALE) for each in summary.tuned if each.entrant.name == "simcse"]
-    return found[0] if found and not found[0].no_gain else None
+def _of_tuned(method: str, make: Callable[[Summary, Tuned], Found], digits: int = 2) -> Value:
+    """Return a value of what stage B found for a method; None until the method is complete."""
 
-
-def _of_tuned_simcse(make: Callable[[Tuned], Found]) -> Value:
     def found(record: Record) -> Found:
-        tuned = _tuned_simcse(record)
-        return make(tuned) if tuned else None
+        for compared in summaries(record, SCALE):
+            for each in compared.tuned if compared.comparison.name == "tuned" else ():
+                if each.entrant.name == method and not each.no_gain:
+                    return make(compared, each)
+        return None
 
-    return Value(found)
+    return Value(found, digits)
+
+
+def _tuned_gain(summary: Summary, tuned: Tuned) -> Estimate | None:
+    gain = summary.gain(tuned.entrant.name)
+    return gain.estimate if gain else None
+
+
+def _tuned_dev_gain(summary: Summary, tuned: Tuned) -> float | None:
+    ours, theirs = tuned.mean(tuned.dev), summary.tuned[0].mean(summary.tuned[0].dev)
+    return None if ours is None or theirs is None else ours - theirs
+
+
+def _sd_of_searches(summary: Summary, tuned: Tuned) -> float:
+    return stdev(tuned.search_means(next(iter(tuned.measures.values()))).values())
 
 
 def _gain_by_tuning(tuned: Tuned) -> Estimate | None:
@@ -259,12 +272,14 @@ ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-lo
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 VALUES: dict[str, Value] = {
     # equal tuning
-    "tuned.simcse": _of_tuned_simcse(lambda tuned: tuned.mean(next(iter(tuned.measures.values())))),
-    "tuned.simcse.gain": replace(_of_tuned_simcse(_gain_by_tuning), digits=2),
-    "tuned.simcse.temperature": replace(
-        _of_tuned_simcse(lambda tuned: max(float(str(won["temperature"])) for won, _ in tuned.winners.values())),
-        digits=3,
+    "tuned.simcse": _of_tuned("simcse", lambda _, tuned: tuned.mean(next(iter(tuned.measures.values()))), digits=1),
+    "tuned.simcse.gain": _of_tuned("simcse", lambda _, tuned: _gain_by_tuning(tuned)),
+    "tuned.simcse.temperature": _of_tuned(
+        "simcse", lambda _, tuned: max(float(str(won["temperature"])) for won, _ in tuned.winners.values()), digits=3
     ),
+    **{f"tuned.{name}": _of_tuned(name, _tuned_gain) for name in ("rankcse", "rankencoder")},
+    "tuned.rankcse.dev": _of_tuned("rankcse", _tuned_dev_gain, digits=1),
+    **{f"tuned.{name}.sd": _of_tuned(name, _sd_of_searches) for name in ("simcse", "rankcse", "rankencoder")},
     # the first page
     "one.ListMLE": welch("plan2-first-plan", "ListMLE, one epoch", "SimCSE, one epoch"),
     **{f"end.{loss}": welch("plan-orders", f"{loss}, last", "SimCSE, last") for loss in LOSSES},

@@ -31,6 +31,7 @@ def rows_of(heading: str) -> list[dict[str, str]]:
 
 
 GAINS, FOUND = rows_of("method | dev, fresh seeds"), rows_of("method | search | settings")
+DEV_AND_STS = ("dev, fresh seeds", "mean of sts")
 COMPLETE = [row["method"] for row in GAINS if not row["verdict"].startswith("not ")]
 
 
@@ -82,6 +83,18 @@ def test_a_winner_is_the_best_mean_of_three_seeds(
         rate, dev = winners[method, row["search"]]
         assert f"learning_rate: {rate:.3g}," in f"{row['settings']},"
         assert float(row["dev when chosen"]) == pytest.approx(dev, abs=0.0051)
+
+
+def test_what_the_report_says_of_the_winners_settings_is_so() -> None:
+    won = [row for row in FOUND if row["search"].startswith("search")]
+    chosen = {method: [row["settings"] for row in won if row["method"] == method] for method in COMPLETE}
+    assert all("temperature: 0.0" in text and "temperature: 0.05" not in text for text in chosen["simcse"])
+    assert all("rank: list_mle" in text and "student_temperature: 0.00625" in text for text in chosen["rankcse"])
+    assert sum("teachers: [wiki-tiny 1]" in text for text in chosen["rankcse"]) == 3
+    assert all("scoring_weight: 0.0" in text for text in chosen["rankencoder"])
+    dev, sts = ({row["method"]: float(row[name]) for row in GAINS if row["method"] in COMPLETE} for name in DEV_AND_STS)
+    assert dev["rankcse"] - dev["simcse"] > 1
+    assert abs(sts["rankcse"] - sts["simcse"] - 1 / 3) < 0.1
 
 
 @pytest.mark.parametrize("method", COMPLETE)
