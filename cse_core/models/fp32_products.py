@@ -22,7 +22,7 @@ def faster_products() -> Generator[None]:
     nothing changes on other processors, or if a product is less exact than fp32, or if the process has chosen a
     precision itself.
     """
-    if PRODUCTS.fp32_precision in UNCHOSEN and _has_faster_kernels() and _is_exact():
+    if PRODUCTS.fp32_precision in UNCHOSEN and has_faster_products():
         with _precision("bf16"):
             yield
     else:
@@ -39,10 +39,12 @@ def _precision(name: str) -> Generator[None]:
         PRODUCTS.fp32_precision = before
 
 
-def _has_faster_kernels() -> bool:
+def has_faster_products() -> bool:
+    """Return whether oneDNN's products of fp32 matrices are faster here, and as exact."""
     can = torch.cpu.get_capabilities()
     amx = any(value for name, value in can.items() if name.startswith("amx"))
-    return can.get("cpu_name", "").startswith("AMD") and can.get("avx512_f", False) and not amx
+    faster = can.get("cpu_name", "").startswith("AMD") and can.get("avx512_f", False)
+    return faster and not amx and _is_exact()
 
 
 @cache

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_info
 
+from cse_core.models.fp32_products import has_faster_products
+
 UNKNOWN = "unknown"  # for what was recorded without an environment
 
 
@@ -29,6 +31,7 @@ def environment(device: str, threads: int, *, compiled: bool = False) -> dict[st
         "transformers": transformers.__version__,
         "simd": torch.backends.cpu.get_cpu_capability(),
         "blas": blas(),
+        "products": "" if cuda else "oneDNN" if has_faster_products() else "torch's own",
         "cuda": str(torch.version.cuda) if cuda else "",
         "tf32": str(torch.backends.cuda.matmul.allow_tf32) if cuda else "",
         "compiled": str(compiled) if cuda else "",

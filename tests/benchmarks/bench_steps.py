@@ -130,7 +130,7 @@ def test_step_with_the_faster_products(threads: int, encoder: str, tmp_path: Pat
     ratios = quotients(timed["fast"], timed["plain"])
     note = f"{1000 * median(timed['fast']):.1f} against {1000 * median(timed['plain']):.1f} ms"
     against = "of a step with MKL's products"
-    name = f"SimCSE step on {encoder} with oneDNN's fp32 products"
+    name = f"SimCSE step on {encoder}, fp32 products of oneDNN, threads: {threads}"
     assert record(name, ratios, against=against, wanted="", note=note) < 0.9
 
 

@@ -74,7 +74,7 @@ def commit_of_copy(copy: Path) -> dict[str, str]:
 
 def test_the_environment_names_the_kernels_of_both_openblas_libraries() -> None:
     found = environment("cpu", 1)
-    assert {"commit", "dirty", "device", "simd", "blas"} <= found.keys()
+    assert {"commit", "dirty", "device", "simd", "blas", "products"} <= found.keys()
     libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
     assert len({library["filepath"] for library in libraries}) == 2  # numpy's and scipy's
     for library in libraries:
