@@ -10,7 +10,7 @@ import torch
 SHAPES = ((64, 128, 512), (500, 512, 128), (2048, 128, 384), (300, 768, 96))  # of the products that are checked
 TOLERANCE = 1e-5  # of the largest value: fp32 stays below a fifth of it, bf16 is off by a hundred times as much
 PRODUCTS: Any = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - type checkers don't know it
-UNCHOSEN = ("none", "ieee")  # precisions that PyTorch has when nobody has set one
+UNCHOSEN = ("none", "ieee")  # precisions that PyTorch has unless one was set
 
 
 @contextmanager

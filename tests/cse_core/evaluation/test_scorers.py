@@ -32,6 +32,7 @@ from cse_core.functional import rank_vectors
 from cse_core.functional.contrastive import pair_cosines
 from cse_core.models.embedding_cache import CachedEncoder, EncoderOfDistinctIds
 from cse_core.models.encoder import Encoder
+from cse_core.models.fp32_products import faster_products
 from cse_core.models.pretrained import resolve
 from cse_core.models.word_vectors import WordVectors
 from cse_core.run import POOLINGS, Corpus, Pretrained
@@ -499,7 +500,8 @@ def test_a_recorded_set_is_scored_as_it_was(encoder: Encoder, monkeypatch: pytes
     monkeypatch.setattr(suite, "RECORDED", suite.RECORDED | {name})
     scores = suite.evaluate(encoder, Cosine(), [name])[name].arrays["pair_scores"]
     texts = [text for pair in ALL for text in pair]
-    vectors = dict(zip(texts, encoder.encode(texts), strict=True))
+    with faster_products():  # as in evaluate
+        vectors = dict(zip(texts, encoder.encode(texts), strict=True))
     sides = [torch.stack([vectors[pair[side]] for pair in ALL]) for side in (0, 1)]
     assert scores.tolist() == pair_cosines(*sides)[0].tolist()
     assert len(set(scores[:12].tolist())) > 1
