@@ -20,7 +20,8 @@ def faster_products() -> Generator[None]:
     PyTorch takes MKL's products, which have no AVX-512 kernels on AMD's processors; oneDNN's there take less than half
     of the time. It takes oneDNN's only if they may be computed in bf16. Without AMX, oneDNN computes them in fp32. So
     nothing changes on other processors, or if a product is less exact than fp32, or if the process has chosen a
-    precision itself.
+    precision itself. Nor does it beside a GPU: `torch.get_float32_matmul_precision` raises in here, and compilers may
+    call it.
     """
     if PRODUCTS.fp32_precision in UNCHOSEN and has_faster_products():
         with _precision("bf16"):
@@ -44,7 +45,7 @@ def has_faster_products() -> bool:
     can = torch.cpu.get_capabilities()
     amx = any(value for name, value in can.items() if name.startswith("amx"))
     faster = can.get("cpu_name", "").startswith("AMD") and can.get("avx512_f", False)
-    return faster and not amx and _is_exact()
+    return faster and not amx and not torch.cuda.is_available() and _is_exact()
 
 
 @cache

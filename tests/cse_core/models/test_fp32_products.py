@@ -29,6 +29,7 @@ def as_it_was() -> Iterator[None]:
 
 def on(processor: Mapping[str, object], patch: pytest.MonkeyPatch, *, exact: bool = True) -> None:
     patch.setattr(torch.cpu, "get_capabilities", lambda: processor)
+    patch.setattr(torch.cuda, "is_available", lambda: False)
     patch.setattr(fp32_products, "_error", lambda *given: 5e-7 if exact else 2e-3)
 
 
@@ -101,6 +102,12 @@ def test_other_processors_keep_theirs(monkeypatch: pytest.MonkeyPatch, other: Ma
 
 def test_a_processor_whose_capabilities_are_unknown_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     on({"architecture": "aarch64"}, monkeypatch)
+    assert inside() == "none"
+
+
+def test_beside_a_gpu_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    on(ZEN4, monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert inside() == "none"
 
 
