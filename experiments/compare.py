@@ -36,7 +36,7 @@ from experiments.cli.run_options import InputOptions
 from experiments.cli.sweep_options import RayOptions, check_ray
 from experiments.cli.user_inputs import check_corpus, encoder_size, read_dev, with_inputs, with_own_pooling
 from experiments.comparison.comparison import SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
-from experiments.comparison.entrants import entrant, measures_of, tried_text, with_space
+from experiments.comparison.entrants import entrant, measures_of, tasks_of, tried_text, with_space
 from experiments.comparison.recorded import read_scores
 from experiments.comparison.tuned import COMPARISONS
 from experiments.execution.schedule_estimate import seconds_for
@@ -125,7 +125,7 @@ def comparison_of(options: Options) -> Comparison:
     usual = ("synthetic",) if scale.name == "quickstart" else ("sts", "sts_disjoint")
     dev = read_dev(options.dev or scale.dev, options.pair_columns)
     measures = measures_of(options.evaluate or usual, dev, options.pair_columns)
-    tasks = [task for tasks in measures.values() for task in tasks]
+    tasks = tasks_of(measures)
     return Comparison(
         name=options.name or "-".join(each.name for each in entrants),
         scale=scale,

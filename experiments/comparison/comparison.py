@@ -261,7 +261,7 @@ class Comparison:
         self, other: "Comparison", entrant: Entrant, search: int, scores: Scores, tuned: Settings | None
     ) -> list[Trial]:
         theirs = _named(entrant.name, other.entrants)
-        winner = other.selected(theirs, search, scores) if other.has_chosen(theirs, scores) else None
+        winner = other.selected(theirs, search, scores) if self.has_settings(entrant, scores) else None
         if winner is None:
             return []
         won, first = _at_same_places(winner[0], theirs.space, entrant.space), TRIAL_SEEDS + self.block * search

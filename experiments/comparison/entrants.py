@@ -1,6 +1,6 @@
 """Make the entrants and the measures of a comparison from names: methods, files with methods, tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +71,11 @@ def measures_of(names: Sequence[str], dev: str, columns: Sequence[str] = ()) -> 
             raise ValueError(f"--evaluate {name}: these pairs choose the settings (--dev); expected others")
         measures[f"mean of {name}" if len(tasks) > 1 else tasks[0]] = tasks
     return measures
+
+
+def tasks_of(measures: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the tasks of all measures."""
+    return [task for tasks in measures.values() for task in tasks]
 
 
 def tried_text(comparison: Comparison, each: Entrant) -> str:

@@ -10,7 +10,7 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.run import Run
 from cse_core.space import LogUniform, Values
 from experiments.comparison.comparison import RATES, STAGES, Budget, Comparison, Entrant
-from experiments.comparison.entrants import entrant, measures_of, with_space
+from experiments.comparison.entrants import entrant, measures_of, tasks_of, with_space
 from experiments.comparison.recorded import dev_scores
 from experiments.execution.job import Job
 from experiments.execution.plan import merge_jobs
@@ -38,10 +38,6 @@ def teacher_sets(simcse: Run, scale: Scale) -> tuple[tuple[Teacher, ...], ...]:
     return (mix((medium, 1.0)), mix((tiny, 1.0)), mix((tiny, 1 / 3), (medium, 2 / 3)))
 
 
-def _tasks(measures: Mapping[str, tuple[str, ...]]) -> list[str]:
-    return [task for tasks in measures.values() for task in tasks]
-
-
 def _entrants(names: Sequence[str], scale: Scale, tasks: Sequence[str], more: Spaces) -> tuple[Entrant, ...]:
     """Return methods with their search spaces at a scale; `more` adds to the spaces, by method."""
     found = (with_space(entrant(name, scale, BASE), scale, scale.width or 0, tasks) for name in names)
@@ -56,7 +52,7 @@ def tuned() -> Comparison:
     return Comparison(
         name="tuned",
         scale=scale,
-        entrants=_entrants(ALL, scale, _tasks(measures), {**RANK_WEIGHT, **taught}),
+        entrants=_entrants(ALL, scale, tasks_of(measures), {**RANK_WEIGHT, **taught}),
         measures=measures,
         dev=scale.dev,
         budget=Budget(),
@@ -78,7 +74,7 @@ def tuned_medium() -> Comparison:
     return Comparison(
         name="tuned-medium",
         scale=scale,
-        entrants=_entrants(("simcse", *PAPERS), scale, _tasks(measures), RANK_WEIGHT),
+        entrants=_entrants(("simcse", *PAPERS), scale, tasks_of(measures), RANK_WEIGHT),
         measures=measures,
         dev=scale.dev,
         budget=Budget(trials=len(RATES), finals=2),

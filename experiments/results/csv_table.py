@@ -171,7 +171,7 @@ class Table:
         lines = content.decode("utf-8-sig").split("\n")[1:-1]
         if len(lines) == rows and b"\r" not in content:
             return lines
-        return list(map(_csv_line, self._read_lines(folder).rows))  # a cell has a line end
+        return list(map(_csv_line, self._read_lines(folder).rows))  # cells or lines have other line ends
 
     def _content(self, lines: Iterable[str]) -> bytes:
         return "".join(f"{line}\n" for line in [_csv_line(self.columns), *lines]).encode()
