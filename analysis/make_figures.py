@@ -123,7 +123,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
     from analysis.plots import style  # lazy: slow import
     from analysis.plots.effects import first_claims, forest  # lazy: slow import
     from analysis.plots.search_history import searches  # lazy: slow import
-    from analysis.plots.strength import gains_by_strength, strength  # lazy: slow import
+    from analysis.plots.strength import BACKBONES, gains_by_strength, strength  # lazy: slow import
     from analysis.report.answers import gains_shown  # lazy: slow import
     from analysis.verdicts.comparison import paper_gains, recorded_summaries  # lazy: slow import
 
@@ -136,10 +136,15 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
         written = save(forest(measured, scale), figures / scale / FOREST)
         if scale == "small":
             joined = _joined(mlruns)
-            tuned = paper_gains(compared)
-            shown = gains_shown(lambda name, _: joined(name, scale), tuned)
+            tuned = {backbone: paper_gains(compared, backbone) for backbone in BACKBONES}
+            shown = gains_shown(lambda name, _: joined(name, scale), tuned["wiki-tiny"])
             written += save(first_claims(shown, scale), figures / scale / FIRST_CLAIMS)
-            estimates = {paper: gain.estimate for paper, gain in tuned.items() if gain.estimate}
+            estimates = {
+                (paper, backbone): gain.estimate
+                for backbone, gains in tuned.items()
+                for paper, gain in gains.items()
+                if gain.estimate
+            }
             written += save(strength(gains_by_strength(joined, estimates)), figures / scale / STRENGTH)
         for summary in (each for each in compared if len(each.tuned) > 1):
             for name, drawn in comparison_figures(summary).items():

@@ -58,8 +58,8 @@ class Gain:
     scored: float | None = None
 
 
-def gains_by_strength(choose: Choose, tuned: Mapping[str, Estimate] | None = None) -> list[Gain]:
-    """Return the recorded and the published gains; `tuned` has the gains on wiki-tiny with equal tuning."""
+def gains_by_strength(choose: Choose, tuned: Mapping[tuple[str, str], Estimate]) -> list[Gain]:
+    """Return the recorded and the published gains; `tuned` has the gains with equal tuning by (paper, backbone)."""
     sd = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
     printed = {paper: Estimate(gain, Interval(gain - sd, gain + sd)) for paper, gain in printed_by_paper().items()}
     found = [Gain(paper, PUBLISHED, PUBLISHED, estimate) for paper, estimate in printed.items()]
@@ -70,7 +70,7 @@ def gains_by_strength(choose: Choose, tuned: Mapping[str, Estimate] | None = Non
             scores = list(results.cells[base, COLUMN].scores.values())
             if estimate and not results.cells[row, COLUMN].missing:  # no gain is looked at before its last run
                 found.append(Gain(paper, backbone, ALIKE, estimate, mean(scores) if scores else None))
-    return found + [Gain(paper, "wiki-tiny", TUNED, estimate) for paper, estimate in (tuned or {}).items()]
+    return found + [Gain(paper, backbone, TUNED, estimate) for (paper, backbone), estimate in tuned.items()]
 
 
 def strength(gains: Sequence[Gain]) -> Figure:

@@ -169,7 +169,10 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
 
 @block(
     "page answers",
-    of=lambda ask: (partial(ask.record.in_column, scale=ask.scale), paper_gains(summaries(ask.record, ask.scale))),
+    of=lambda ask: (
+        partial(ask.record.in_column, scale=ask.scale),
+        paper_gains(summaries(ask.record, ask.scale), "wiki-tiny"),
+    ),
 )
 def answers_grid(choose: Choose, tuned: Mapping[str, Gain]) -> Grid:
     """Return a line for each paper: the printed gain over SimCSE, the gains here, whether to believe it and why.

@@ -79,6 +79,11 @@ class Summary:
     tuned: tuple[Tuned, ...]
     gains: Mapping[tuple[str, str], Gain]
 
+    @property
+    def backbone(self) -> str:
+        """The name of the encoder that all methods train."""
+        return self.comparison.entrants[0].start.backbone.name
+
     def gain(self, name: str) -> Gain | None:
         """Return a method's gain in the first measure; None if it is the baseline or not compared."""
         return self.gains.get((name, next(iter(self.comparison.measures))))
@@ -94,10 +99,10 @@ def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iter
         yield replace(every, tuned=tuple(each for each in every.tuned if each.ended or each is every.tuned[0]))
 
 
-def paper_gains(summaries: Iterable[Summary]) -> dict[str, Gain]:
-    """Return the four papers' gains over SimCSE on wiki-tiny, both tuned alike; what is not complete is left out."""
+def paper_gains(summaries: Iterable[Summary], backbone: str) -> dict[str, Gain]:
+    """Return the four papers' gains over an equally tuned SimCSE on a backbone; what is not complete is left out."""
     found: dict[str, Gain] = {}
-    for summary in (each for each in summaries if not each.comparison.transfers):
+    for summary in (each for each in summaries if each.backbone == backbone):
         for paper in HEADLINES:
             gain = summary.gain(paper.lower())
             found |= {paper: gain} if gain and gain.estimate else {}

@@ -345,11 +345,11 @@ def test_the_papers_gains_are_those_of_their_methods_and_of_no_others(tmp_path: 
     gain = found.gain("compcse")
     assert gain
     assert gain.estimate
-    assert paper_gains([found]) == {"CompCSE": gain}
+    assert paper_gains([found], "wiki-tiny") == {"CompCSE": gain}
+    assert paper_gains([found], "wiki-medium") == {}
     budget = Budget(trials=3, searches=BUDGET.searches)
     elsewhere = replace(COMPARISON, name="after", transfers=COMPARISON, budget=budget)
-    assert paper_gains([replace(found, comparison=elsewhere)]) == {}
     assert figures.comparison_figures(replace(found, comparison=elsewhere)).keys() == {"forest"}
     assert "curves.png" not in comparison_page(replace(found, comparison=elsewhere))
     begun = replace(found, gains={key: replace(each, estimate=None) for key, each in found.gains.items()})
-    assert paper_gains([begun]) == {}
+    assert paper_gains([begun], "wiki-tiny") == {}

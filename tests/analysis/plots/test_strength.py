@@ -26,8 +26,9 @@ def choose(name: str, scale: str) -> Results:
 
 def test_gains_stand_at_their_backbones_and_the_rest_is_not_run() -> None:
     tuned = t_estimate(1.5, 0.5, 4, 3)
-    gains = strength.gains_by_strength(choose, {"CompCSE": tuned})
+    gains = strength.gains_by_strength(choose, {("CompCSE", "wiki-tiny"): tuned, ("RankCSE", "wiki-medium"): tuned})
     by_place = {(gain.paper, gain.backbone): gain for gain in gains}
+    assert by_place["RankCSE", "wiki-medium"].how == strength.TUNED
     assert by_place["RankCSE", strength.PUBLISHED].estimate.mean == 3.8
     assert by_place["CompCSE", "wiki-tiny"].how == strength.TUNED
     assert ("RankCSE", "wiki-tiny") not in by_place
