@@ -71,10 +71,9 @@ def setting_text(comparison: Comparison) -> str:
         f"{counted(budget.finals, 'fresh seed')}, and only these runs are scored on the test sets. The gain is the "
         "difference of the means over searches, with its 95 % interval (Welch, not corrected), once all finals of both "
         f"methods are there. A verdict is about {next(iter(comparison.measures))}, with Holm's correction over "
-        f'{counted(tested, "method")}; equivalent means within {comparison.margin:g} points. "80 % power for" is the '
-        "gain that the test would have found with 80 % power, given how much the searches differ; a smaller one can be "
-        "there and not be found. Core-hours are those of training, also of teachers and bases, which methods "
-        "may share."
+        f'{counted(tested, "method")}; equivalent means within {comparison.margin:g} points. A gain "found with 80 % '
+        'power" is found by four of five such comparisons, given how much the searches differ; a smaller one can be '
+        "there and not be found. Core-hours are those of training, also of teachers and bases, which methods may share."
     )
 
 
@@ -89,7 +88,7 @@ def gains_grid(summary: Summary) -> Grid:
     measures = list(summary.comparison.measures)
     heading = ("method", "dev, fresh seeds", *measures, *(f"gain, {name}" for name in measures))
     rows = tuple(_gains_row(summary, each) for each in summary.tuned)
-    return Grid("", (*heading, "verdict", "80 % power for", "runs", "core-hours"), rows)
+    return Grid("", (*heading, "verdict", "found with 80 % power", "runs", "core-hours"), rows)
 
 
 def _gains_row(summary: Summary, each: Tuned) -> tuple[str, ...]:

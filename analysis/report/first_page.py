@@ -104,8 +104,8 @@ def _reruns() -> str:
 def _choosing(simcse: Seeds) -> str:
     five, ten = (number(simcse.gained_by_dev(n), sign=True) for n in (5, 10))
     return (
-        f"**Choosing among seeds.** The best of five seeds of SimCSE by dev differs from the mean seed by {five} "
-        f"points on the test sets, over all draws, and the best of ten by {ten}."
+        f"**Choosing among seeds.** On average the best of five seeds of SimCSE by dev scores {five} points over the "
+        f"mean seed on the test sets, and the best of ten {ten}."
     )
 
 

@@ -29,17 +29,19 @@ from analysis.stats import contrast_tests
 from analysis.stats.bootstrap import dose_response
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import expected_choice, expected_maximum, summary
-from analysis.verdicts.comparison import Summary, Tuned
+from analysis.verdicts.comparison import Summary, Tuned, summarise
 from analysis.verdicts.estimates import published_effect
 from analysis.verdicts.plan import judge_stage
 from analysis.verdicts.verdict import BETTER, EQUIVALENT, WORSE, Verdict
+from cse_core.data.senteval import STS_TEST
 from experiments.comparison.comparison import PUBLISHED
 from experiments.plan.ladder import LOSSES, RUNGS, SHUFFLED, student_label, teacher_label
 from experiments.schema.contrasts import NEGATIVE, POSITIVE, Contrast
 from experiments.schema.study import PUBLISHED_FOLDER, published_lines
 
 SCALE = "small"
-STS, DEV = "sts_avg", "stsb_dev"
+STS, DISJOINT, DEV = "sts_avg", "sts_disjoint_avg", "stsb_dev"
+FIGURE_1, UNTRAINED = "whitenedcse-figure1", "untrained, mean"
 W, DROPOUT, WC, CC = "WhitenedCSE", "WhitenedCSE, dropout views", "whitenedcse-controls", "compcse-controls"
 ORDERED = tuple(rung for rung in RUNGS if rung != SHUFFLED)
 Found = Estimate | float | str | None
@@ -81,9 +83,9 @@ def welch(study: str, better: str, worse: str, column: str = STS, scale: str = S
     return Value(lambda record: _gain(record, study, better, worse, column, scale), 1)
 
 
-def taught_by(teacher: str, epochs: str, column: str = STS) -> Value:
-    """Return how far ListMLE with this teacher is ahead of SimCSE of as many epochs."""
-    return welch("plan2-teachers", f"ListMLE taught by {teacher}, {epochs}", f"SimCSE, {epochs}", column)
+def taught_by(teacher: str, epochs: str, column: str = STS, loss: str = "ListMLE") -> Value:
+    """Return how far RankCSE with this teacher is ahead of SimCSE of as many epochs."""
+    return welch("plan2-teachers", f"{loss} taught by {teacher}, {epochs}", f"SimCSE, {epochs}", column)
 
 
 def paired(study: str, better: str, worse: str, column: str = STS, digits: int = 1, scale: str = SCALE) -> Value:
@@ -105,11 +107,6 @@ def over(choose: Callable[[Sequence[float]], float], values: Sequence[Value], di
 def largest(*values: Value, digits: int = 1) -> Value:
     """Return the largest absolute value."""
     return over(lambda sizes: max(map(abs, sizes)), values, digits)
-
-
-def smallest(*values: Value, digits: int = 1) -> Value:
-    """Return the smallest absolute value."""
-    return over(lambda sizes: min(map(abs, sizes)), values, digits)
 
 
 def difference(first: Value, second: Value) -> Value:
@@ -197,14 +194,10 @@ def _part_of_mean_gain(record: Record) -> float | None:
     return found.mean / 4 if found else None
 
 
-def _whitening_adds(record: Record) -> float:
-    """Return the most that whitening adds to dropout's spread of positives, in percent."""
-    seeds = [
-        100 * (cell(record, "whitenedcse-figure1", row, "spread_both").scores[seed] / dropout - 1)
-        for row in ("SimCSE", DROPOUT)
-        for seed, dropout in cell(record, "whitenedcse-figure1", row, "spread_dropout").scores.items()
-    ]
-    return max(seeds)
+def _whitening_adds(record: Record, row: str) -> float:
+    """Return the most that whitening adds, over seeds, to dropout's spread of positives, in percent."""
+    both, dropout = (cell(record, FIGURE_1, row, name).scores for name in ("spread_both", "spread_dropout"))
+    return max(100 * (both[seed] / value - 1) for seed, value in dropout.items())
 
 
 def _detectable(deviation: Callable[[], float]) -> Value:
@@ -238,8 +231,8 @@ def _of_tuned(method: str, make: Callable[[Summary, Tuned], Found], digits: int 
     return Value(found, digits)
 
 
-def _tuned_gain(summary: Summary, tuned: Tuned) -> Estimate | None:
-    gain = summary.gain(tuned.entrant.name)
+def _tuned_gain(summary: Summary, method: str) -> Estimate | None:
+    gain = summary.gain(method)
     return gain.estimate if gain else None
 
 
@@ -252,9 +245,23 @@ def _sd_of_searches(summary: Summary, tuned: Tuned) -> float:
     return stdev(tuned.search_means(next(iter(tuned.measures.values()))).values())
 
 
-def _gain_by_tuning(tuned: Tuned) -> Estimate | None:
+def _tuned_on(method: str, tasks: tuple[str, ...]) -> Value:
+    """Return a method's gain in the mean of some test sets, in place of a comparison's measures."""
+
+    def gain(record: Record) -> Found:
+        compared = next((each.comparison for each in summaries(record, SCALE) if each.comparison.name == "tuned"), None)
+        if compared is None:
+            return None
+        kept = tuple(each for each in compared.entrants if each.name in (compared.entrants[0].name, method))
+        asked = replace(compared, entrants=kept, tested=(method,), measures={"chosen sets": tasks})
+        return _tuned_gain(summarise(asked, record.mlruns), method)
+
+    return Value(gain)
+
+
+def _gain_by_tuning(tuned: Tuned, measure: int = 0) -> Estimate | None:
     """Return how far the searches' winners are ahead of the published settings: four means against eight seeds."""
-    scores = next(iter(tuned.measures.values()))
+    scores = list(tuned.measures.values())[measure]
     return contrast_tests.difference(tuned.search_means(scores), scores[PUBLISHED], paired=False)
 
 
@@ -263,11 +270,6 @@ def _all_reproductions() -> str:
 
 
 SIMCSE = "SimCSE BERT-base"
-PROJECTED = [
-    paired("compcse-table3", f"{kept} BERT-base", f"{projected} BERT-base", DEV)
-    for kept in ("sum", "avg")
-    for projected in ("concat + project", "concat w/ abs. difference + project")
-]
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 VALUES: dict[str, Value] = {
@@ -277,7 +279,13 @@ VALUES: dict[str, Value] = {
     "tuned.simcse.temperature": _of_tuned(
         "simcse", lambda _, tuned: max(float(str(won["temperature"])) for won, _ in tuned.winners.values()), digits=3
     ),
-    **{f"tuned.{name}": _of_tuned(name, _tuned_gain) for name in ("rankcse", "rankencoder")},
+    "tuned.simcse.gain.disjoint": _of_tuned("simcse", lambda _, tuned: _gain_by_tuning(tuned, -1)),
+    **{
+        f"tuned.{name}": _of_tuned(name, lambda compared, each: _tuned_gain(compared, each.entrant.name))
+        for name in ("rankcse", "rankencoder")
+    },
+    "tuned.rankcse.stsb": _tuned_on("rankcse", ("stsb",)),
+    "tuned.rankcse.others": _tuned_on("rankcse", tuple(name for name in STS_TEST if name != "stsb")),
     "tuned.rankcse.dev": _of_tuned("rankcse", _tuned_dev_gain, digits=1),
     **{f"tuned.{name}.sd": _of_tuned(name, _sd_of_searches) for name in ("simcse", "rankcse", "rankencoder")},
     # the first page
@@ -293,7 +301,7 @@ VALUES: dict[str, Value] = {
         difference(_number("rankcse_table2", "SimCSE"), _number("rankcse_table2", "first-last avg")), digits=0
     ),
     "scale.share": over(lambda x: 100 / (x[0] - x[1]), [ONE_EPOCH, UNTRAINED_MEAN], digits=0),
-    **{f"disjoint.{loss}": welch("plan2-disjoint", loss, "SimCSE", "sts_disjoint_avg") for loss in LOSSES},
+    **{f"disjoint.{loss}": welch("plan2-disjoint", loss, "SimCSE", DISJOINT) for loss in LOSSES},
     "views.channels": paired("plan2-whitening", DROPOUT, "batch norm of each channel"),
     "views.pca": paired("plan2-whitening", DROPOUT, "PCA whitening"),
     "views.others": largest(
@@ -322,18 +330,26 @@ VALUES: dict[str, Value] = {
     "untrained": teacher("untrained [CLS]", 2),
     # RankCSE
     "simcse.8": EIGHT_EPOCHS,
-    "eight.ListMLE.equal": taught_by("SimCSE of eight epochs", "8 epochs"),
-    "eight.ListMLE.better": taught_by("wiki-medium's SimCSE", "8 epochs"),
+    **{
+        f"eight.{loss}.{better}": taught_by(teacher, "8 epochs", loss=loss)
+        for loss in LOSSES
+        for better, teacher in {"equal": "SimCSE of eight epochs", "better": "wiki-medium's SimCSE"}.items()
+    },
+    **{
+        f"eight.{loss}.better.disjoint": taught_by("wiki-medium's SimCSE", "8 epochs", DISJOINT, loss)
+        for loss in LOSSES
+    },
     "one.ListMLE.equal": taught_by("SimCSE of eight epochs", "one epoch"),
-    "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", "sts_disjoint_avg"),
+    "one.ListMLE.equal.disjoint": taught_by("SimCSE of eight epochs", "one epoch", DISJOINT),
     "D1.SimCSE": mean("plan2-quality", "SimCSE", scale="minilm"),
     "D1.ListMLE": welch("plan2-quality", "ListMLE", "SimCSE", scale="minilm"),
     "D1.MiniLM": welch("plan2-quality", "ListNet, MiniLM teaches", "SimCSE", scale="minilm"),
     "D1.MiniLM.ListMLE": welch("plan2-quality", "ListMLE, MiniLM teaches", "SimCSE", scale="minilm"),
-    "D5.disjoint": paired("plan2-quality", "CompCSE", "two random crops", "sts_disjoint_avg", scale="minilm"),
+    "D5.disjoint": paired("plan2-quality", "CompCSE", "two random crops", DISJOINT, scale="minilm"),
     "D.half": welch("plan2-quality", "first half alone", "SimCSE", scale="minilm"),
     "D.shuffled": welch("plan2-quality", "halves of shuffled words", "SimCSE", scale="minilm"),
     "D2.larger": mean("plan2-quality", "RankEncoder", "rank_larger", 0, scale="minilm"),
+    "D2.training.disjoint": paired("plan2-quality", "RankEncoder by cosine", "SimCSE", DISJOINT, scale="minilm"),
     "D2.training": paired("plan2-quality", "RankEncoder by cosine", "SimCSE", scale="minilm"),
     "D1.scoring": paired("plan2-quality", "SimCSE scored as RankEncoder", "SimCSE", scale="minilm"),
     **{
@@ -345,11 +361,11 @@ VALUES: dict[str, Value] = {
         for row, label in {W: DROPOUT, "CompCSE": "CompCSE"}.items()
     },
     "both-averaged.disjoint": welch(
-        "plan2-averaged", f"{DROPOUT}, averaged", "SimCSE, averaged", "sts_disjoint_avg", scale="minilm"
+        "plan2-averaged", f"{DROPOUT}, averaged", "SimCSE, averaged", DISJOINT, scale="minilm"
     ),
     **{
         f"distance.{_slug(row)}": mean("plan2-distances", row, "start_vectors", 2, scale="minilm")
-        for row in ("SimCSE", "ListNet", "ListNet, MiniLM teaches", DROPOUT, "CompCSE", "first half alone")
+        for row in ("SimCSE", "ListNet", "ListNet, MiniLM teaches", DROPOUT, "CompCSE")
     },
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
@@ -369,14 +385,16 @@ VALUES: dict[str, Value] = {
             )
         )
     ),
-    "spread.whitened": mean("whitenedcse-figure1", W, "spread_whitened", 3),
-    "spread.simcse": mean("whitenedcse-figure1", "SimCSE", "spread_dropout", 2),
-    "spread.added": Value(_whitening_adds),
+    "spread.whitened.start": mean(FIGURE_1, UNTRAINED, "spread_whitened", 3),
+    "spread.dropout.start": mean(FIGURE_1, UNTRAINED, "spread_dropout", 2),
+    "spread.added.start": Value(lambda record: _whitening_adds(record, UNTRAINED)),
+    "spread.added": largest(
+        *(Value(lambda record, row=row: _whitening_adds(record, row)) for row in ("SimCSE", DROPOUT))
+    ),
     # CompCSE
     "composed.dev": paired("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
-    "projected.least": smallest(*PROJECTED),
-    "projected.most": largest(*PROJECTED),
     **{f"halves.{row}": mean("compcse-halves", row, "left_nearer", 0) for row in ("CompCSE", "SimCSE")},
+    "half": mean(CC, "first half alone"),
     "crop": paired(CC, "one random crop", "CompCSE"),
     # our own questions
     "S2.whitened": Value(_part_of_mean_gain),

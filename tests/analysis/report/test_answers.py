@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import Results, join
-from analysis.report.answers import ANSWERS, EQUALLY_TUNED, NO_BREAK, NOT_RUN, answers_grid, gains_shown
+from analysis.report.answers import ANSWERS, EQUALLY_TUNED, NO_BREAK, NOT_RUN, PLANNED, answers_grid, gains_shown
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
 from analysis.verdicts.comparison import Gain
@@ -29,9 +29,18 @@ def choose(results: dict[str, pd.DataFrame]) -> dict[str, Results]:
 
 def test_what_is_not_recorded_says_so() -> None:
     studies = choose({})
-    grid = answers_grid(lambda name, _: studies[name], {})
+    grid = answers_grid(lambda name, _: studies[name], {}, str.upper)
     assert [row[0] for row in grid.rows] == list(HEADLINES)
-    assert all(set(re.findall(r": (not run yet|[+-])", gains)) == {NOT_RUN} for row in grid.rows for gains in row[2:4])
+    cells = [line.rpartition(": ")[2] for row in grid.rows for gains in row[2:4] for line in gains.split("<br>")]
+    assert set(cells) == {NOT_RUN}
+    assert len(cells) == sum(each.brief is not None for shown, _ in ANSWERS.values() for each in shown)
+
+
+def test_a_value_in_how_to_read_a_gain_is_the_pages_own() -> None:
+    studies = choose({})
+    readings = [row[-1] for row in answers_grid(lambda name, _: studies[name], {}, str.upper).rows]
+    assert "ListNet is R1 points behind" in readings[0]
+    assert not any("{" in reading for reading in readings)
 
 
 def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> None:
@@ -44,7 +53,7 @@ def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> 
     (expected,) = [
         measure(filled, each).estimate for each in first.contrasts if getattr(each, "plus", ()) == ("CompCSE",)
     ]
-    text = answers_grid(lambda name, _: filled if name == first.name else studies[name], {}).rows[3][2]
+    text = answers_grid(lambda name, _: filled if name == first.name else studies[name], {}, str).rows[3][2]
     assert expected
     assert f"{expected.mean:+.2f}{NO_BREAK}[" in text.partition("<br>")[0]
 
@@ -59,7 +68,7 @@ def test_a_line_shows_the_gain_that_its_own_method_prints_and_controls_show_none
         lines = [value for (paper, words), value in shown.items() if loss in words and "MiniLM" not in words]
         assert lines == [round(gain, 2)] * count
     ours = {
-        "three such views, no whitening",
+        "dropout views, no whitening",
         "halves of shuffled words",
         "two random crops",
         "better encoder: two random crops",
@@ -75,18 +84,18 @@ def test_a_gain_of_equal_tuning_is_shown_with_its_verdict_and_the_others_are_not
     studies = choose({})
     estimate = Estimate(-0.5, Interval(-0.9, -0.1), 4)
     tuned = {"RankCSE": Gain(estimate=estimate, verdict="worse", detectable=0.8)}
-    grid = answers_grid(lambda name, _: studies[name], tuned)
+    grid = answers_grid(lambda name, _: studies[name], tuned, str)
     assert [row[grid.header.index("small model, equally tuned")] for row in grid.rows] == [
-        f"-0.50{NO_BREAK}[-0.90,{NO_BREAK}-0.10]: **worse**",
+        f"-0.50{NO_BREAK}[-0.90,{NO_BREAK}-0.10]{PLANNED}: **worse**",
         *["not complete"] * 3,
     ]
-    assert "small model, equally tuned" not in answers_grid(lambda name, _: studies[name], {}).header
+    assert "small model, equally tuned" not in answers_grid(lambda name, _: studies[name], {}, str.upper).header
     lines = list(gains_shown(lambda name, _: studies[name], tuned))
     assert lines[0] == ("RankCSE", EQUALLY_TUNED, estimate, 3.8)
     assert len(lines) == 1 + len(list(gains_shown(lambda name, _: studies[name], {})))
 
 
-def test_the_gain_on_disjoint_pairs_is_in_brackets_if_all_seeds_have_it() -> None:
+def test_the_gain_on_disjoint_pairs_is_in_parentheses_if_all_seeds_have_it() -> None:
     studies = choose({})
     first = studies["plan2-first-plan"].study
     lines = lines_of(first)
@@ -99,10 +108,10 @@ def test_the_gain_on_disjoint_pairs_is_in_brackets_if_all_seeds_have_it() -> Non
             shown = replace(first, columns=(column,), contrasts=())
             return join(shown, lines if column == "sts_avg" else disjoint)
 
-        return answers_grid(chosen, {}).rows[3][2].partition("<br>")[0]
+        return answers_grid(chosen, {}, str).rows[3][2].partition("<br>")[0]
 
-    found = re.fullmatch(r"CompCSE, one epoch, planned: ([-+.\d]+)\s\[.*\] \(([-+.\d]+)\)", line(apart))
+    found = re.fullmatch(rf"([-+.\d]+)\s\[.*\] \(([-+.\d]+)\){PLANNED}", line(apart))
     assert found
     assert float(found[2]) == pytest.approx(float(found[1]) / 2, abs=0.01)
     (key, *_) = next(row for row in first.rows if row.label == "CompCSE").keys().values()
-    assert line(apart[apart["key"] != key]).endswith("]")
+    assert line(apart[apart["key"] != key]).endswith(f"]{PLANNED}")

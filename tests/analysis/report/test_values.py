@@ -7,7 +7,7 @@ import pytest
 
 from analysis.report import values
 from analysis.report.blocks import Record, fill_page
-from analysis.report.values import Value, largest, over, smallest, spread, value_text
+from analysis.report.values import Value, largest, over, spread, value_text
 from analysis.stats.estimate import Estimate
 from analysis.stats.significance import Interval
 from experiments.results import csv_record
@@ -72,7 +72,6 @@ def test_a_page_is_filled_inside_its_sentences_and_nowhere_else() -> None:
 def test_one_number_of_several_needs_all_of_them() -> None:
     gain, share, nothing = (values.VALUES[name] for name in ("gain", "share", "nothing"))
     assert largest(gain, share).make(EmptyRecord()) == 1.25
-    assert smallest(gain, share).make(EmptyRecord()) == 0.0064
     assert spread([gain, share]).make(EmptyRecord()) == pytest.approx(1.2564)
     assert over(max, [gain, share]).make(EmptyRecord()) == 0.0064
     assert largest(gain, nothing).make(EmptyRecord()) is None
