@@ -142,7 +142,12 @@ def _name(contrast: Contrast, base: tuple[str, ...]) -> str:
 def forest(measured: Sequence[MethodGain], scale: str) -> Figure:
     """Draw every method's gain over SimCSE, here and in print."""
     effects = [
-        Effect(name=gain.method, estimate=gain.estimate, published=gain.published, heading=GROUPS[gain.group])
+        Effect(
+            name=f"{gain.method} ({gain.claim})" if gain.claim else gain.method,
+            estimate=gain.estimate,
+            published=gain.published,
+            heading=GROUPS[gain.group],
+        )
         for gain in measured
     ]
     heading = f"Gains over SimCSE \N{MIDDLE DOT} scale {scale}. Which method gains, here and in print?"

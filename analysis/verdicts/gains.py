@@ -12,7 +12,7 @@ from experiments.schema.contrasts import EXPLORATORY, HEADLINES, ONE_LOOK, PRIMA
 from experiments.schema.study import Published
 
 PLANNED, OWN, BASELINES = "planned", "exploratory", "baselines"
-GROUPS = {PLANNED: "the plan's claims", OWN: "exploratory, one epoch", BASELINES: "baselines of the tables"}
+GROUPS = {PLANNED: "claims of the first plan", OWN: "the papers' rows, one epoch", BASELINES: "baselines of the tables"}
 BASE, COLUMN, SIMCSE = "BERT-base", "sts_avg", "SimCSE"
 OWN_STUDY, BASELINES_STUDY = "robustness", "baselines"
 # Rows of the study `robustness`, and where their paper prints them: table, method, variant, SimCSE's variant.
