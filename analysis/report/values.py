@@ -41,6 +41,7 @@ from experiments.schema.study import PUBLISHED_FOLDER, published_lines
 
 SCALE = "small"
 STS, DISJOINT, DEV = "sts_avg", "sts_disjoint_avg", "stsb_dev"
+TUNED = ("rankcse", "rankencoder", "whitenedcse")  # methods that are complete in stage B
 FIGURE_1, UNTRAINED = "whitenedcse-figure1", "untrained, mean"
 W, DROPOUT, WC, CC = "WhitenedCSE", "WhitenedCSE, dropout views", "whitenedcse-controls", "compcse-controls"
 ORDERED = tuple(rung for rung in RUNGS if rung != SHUFFLED)
@@ -259,6 +260,12 @@ def _tuned_on(method: str, tasks: tuple[str, ...]) -> Value:
     return Value(gain)
 
 
+def _gain_untuned(summary: Summary, tuned: Tuned) -> Estimate | None:
+    """Return a method's gain over the baseline, both with their published settings."""
+    ours, theirs = (next(iter(each.measures.values()))[PUBLISHED] for each in (tuned, summary.tuned[0]))
+    return contrast_tests.difference(ours, theirs, paired=False)
+
+
 def _gain_by_tuning(tuned: Tuned, measure: int = 0) -> Estimate | None:
     """Return how far the searches' winners are ahead of the published settings: four means against eight seeds."""
     scores = list(tuned.measures.values())[measure]
@@ -282,12 +289,15 @@ VALUES: dict[str, Value] = {
     "tuned.simcse.gain.disjoint": _of_tuned("simcse", lambda _, tuned: _gain_by_tuning(tuned, -1)),
     **{
         f"tuned.{name}": _of_tuned(name, lambda compared, each: _tuned_gain(compared, each.entrant.name))
-        for name in ("rankcse", "rankencoder")
+        for name in TUNED
     },
+    "tuned.whitenedcse.untuned": _of_tuned("whitenedcse", _gain_untuned),
+    "tuned.whitenedcse.chosen": _of_tuned("whitenedcse", lambda _, tuned: tuned.winners[1][1], digits=1),
+    "tuned.whitenedcse.fresh": _of_tuned("whitenedcse", lambda _, tuned: tuned.search_means(tuned.dev)[1], digits=1),
     "tuned.rankcse.stsb": _tuned_on("rankcse", ("stsb",)),
     "tuned.rankcse.others": _tuned_on("rankcse", tuple(name for name in STS_TEST if name != "stsb")),
     "tuned.rankcse.dev": _of_tuned("rankcse", _tuned_dev_gain, digits=1),
-    **{f"tuned.{name}.sd": _of_tuned(name, _sd_of_searches) for name in ("simcse", "rankcse", "rankencoder")},
+    **{f"tuned.{name}.sd": _of_tuned(name, _sd_of_searches) for name in ("simcse", *TUNED)},
     # the first page
     "one.ListMLE": welch("plan2-first-plan", "ListMLE, one epoch", "SimCSE, one epoch"),
     **{f"end.{loss}": welch("plan-orders", f"{loss}, last", "SimCSE, last") for loss in LOSSES},
