@@ -43,6 +43,9 @@ def curves(summary: Summary) -> Figure:
                 sns.lineplot(frame, x="trials", y="dev", errorbar=("pi", 100), color=colour, ax=panel)
         panel.set(title=each.entrant.name, xlabel="trials", ylabel="")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for panel in panels[max(0, len(others) - columns) : len(others)]:  # those with no panel below
+        panel.tick_params(labelbottom=True)
+        panel.xaxis.label.set_visible(True)
     for panel in panels[len(others) :]:
         panel.remove()
     left.supylabel(f"expected best on {summary.comparison.dev}", fontsize="medium")
