@@ -6,8 +6,10 @@ import pytest
 
 from experiments.comparison.comparison import PUBLISHED, STAGES, Comparison, Entrant, Scores, settings_text
 from experiments.comparison.entrants import tried_text
+from experiments.comparison.recorded import read_scores
 from experiments.comparison.tuned import ALL, PAPERS, tuned, tuned_medium
 from experiments.schema.rows import rank_scorer
+from experiments.storage.record_folders import MLRUNS
 
 
 @pytest.mark.slow
@@ -111,4 +113,20 @@ PINNED = {
     "mocose": "f9049a46840c",
     "sncse": "84e6c7a7bed1",
     "l2pcsr": "475d49d8694d",
+}
+
+
+@pytest.mark.slow  # reads the record
+def test_stage_c_begins_with_what_the_record_says_won_in_b() -> None:
+    comparison = tuned_medium()
+    _, scores = read_scores(comparison, MLRUNS)
+    by_name = {each.name: each for each in comparison.entrants}
+    # A change of a key, of B's selection or of the learning rates would orphan the recorded trials.
+    first = {name: [t.run.key for t in comparison.draws(by_name[name], 0, scores)] for name in PINNED_MEDIUM}
+    assert first == PINNED_MEDIUM
+
+
+PINNED_MEDIUM = {
+    "simcse": ["3f023b61a111", "c5d2e11781d9", "c5d0a8427423"],
+    "whitenedcse": ["283a853c4733", "bbaa348326a3", "2ca841a01e7e"],
 }
