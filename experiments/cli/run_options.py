@@ -32,7 +32,7 @@ class InputOptions:
     own the published settings of the backbone that is nearest in depth and width."""
     backbone: str = BASE
     """Name of the backbone in the papers (a small scale uses a smaller encoder in its place), or a folder or hub name
-    of any encoder, which keeps its own pooling."""
+    of any encoder, which keeps its own pooling if that is the mean."""
     corpus: str = ""
     """File to train on: .txt with one sentence a line, .tsv, .csv, .jsonl or .parquet; or a corpus of the data folder.
     If not given: the scale's."""
