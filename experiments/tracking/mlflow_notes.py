@@ -35,7 +35,7 @@ def experiment_note(scale: str) -> str:
     return EXPERIMENT_NOTE.format(
         about=f"{SCALES[scale].title}. {SCALES[scale].notes}"
         if scale in SCALES
-        else "Runs of run.py and scores of evaluate.py."
+        else "Runs of run.py and search.py, and scores of evaluate.py."
         if scale == MANUAL_RUNS
         else f"Runs of scale {scale}."
     )
