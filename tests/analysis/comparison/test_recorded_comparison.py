@@ -94,6 +94,12 @@ def test_what_the_report_says_of_the_winners_settings_is_so() -> None:
     assert all("rank: list_mle" in text and "student_temperature: 0.00625" in text for text in chosen["rankcse"])
     assert sum("teachers: [wiki-tiny 1]" in text for text in chosen["rankcse"]) == 3
     assert all("scoring_weight: 0.0" in text for text in chosen["rankencoder"])
+    printed = {"rankcse": 3.80, "rankencoder": 2.10, "whitenedcse": 2.53, "compcse": 1.93}
+    for row in GAINS:
+        if row["method"] in printed:
+            _, low, high = map(float, re.findall(r"[-+][\d.]+", row["gain, STS average"]))
+            assert low < 0 < high < printed[row["method"]]
+            assert row["verdict"] == "inconclusive"
     misled = next(row for row in won if (row["method"], row["search"]) == ("whitenedcse", "search 2"))
     assert float(misled["dev when chosen"]) - float(misled["dev, fresh seeds"]) > 1.9
 
