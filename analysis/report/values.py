@@ -373,10 +373,6 @@ VALUES: dict[str, Value] = {
     "both-averaged.disjoint": welch(
         "plan2-averaged", f"{DROPOUT}, averaged", "SimCSE, averaged", DISJOINT, scale="minilm"
     ),
-    **{
-        f"distance.{_slug(row)}": mean("plan2-distances", row, "start_vectors", 2, scale="minilm")
-        for row in ("SimCSE", "ListNet", "ListNet, MiniLM teaches", DROPOUT, "CompCSE")
-    },
     "consistency": mean("plan-losses", "only consistency, 8 epochs"),
     # RankEncoder
     "rank.larger": mean("plan-ranks", "RankEncoder, 8 epochs", "rank_larger", 0),

@@ -109,7 +109,7 @@ def printed(name: str) -> tuple[float, float, float, float | None]:
     paper, _, of_paper = name.partition(", ")
     if of_paper:
         place, _, words = of_paper.partition(": ")
-        cells = next(row.split(" | ") for row in REPORT.splitlines() if row.startswith(f"| {paper} | +"))
+        cells = next(row.split(" | ") for row in REPORT.splitlines() if row.startswith(f"| {paper} | "))
         lines = cells[{"small": 3, "better": 4}[place]].split("<br>")
         (text,) = [line for line in lines if line.startswith(f"{words}: " if words else ("+", "-"))]
         found = re.search(numbers, text)
