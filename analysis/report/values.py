@@ -232,8 +232,8 @@ def _of_tuned(method: str, make: Callable[[Summary, Tuned], Found], digits: int 
     return Value(found, digits)
 
 
-def _tuned_gain(summary: Summary, method: str) -> Estimate | None:
-    gain = summary.gain(method)
+def _tuned_gain(summary: Summary, method: str, measure: int = 0) -> Estimate | None:
+    gain = summary.gains.get((method, list(summary.comparison.measures)[measure]))
     return gain.estimate if gain else None
 
 
@@ -289,9 +289,11 @@ VALUES: dict[str, Value] = {
     "tuned.simcse.gain.disjoint": _of_tuned("simcse", lambda _, tuned: _gain_by_tuning(tuned, -1)),
     **{
         f"tuned.{name}": _of_tuned(name, lambda compared, each: _tuned_gain(compared, each.entrant.name))
-        for name in TUNED
+        for name in (*TUNED, "esimcse")
     },
-    "tuned.whitenedcse.untuned": _of_tuned("whitenedcse", _gain_untuned),
+    **{f"tuned.{name}.untuned": _of_tuned(name, _gain_untuned) for name in ("whitenedcse", "esimcse")},
+    "printed.esimcse": difference(_number("compcse_table1", "ESimCSE"), _number("compcse_table1", "SimCSE")),
+    "tuned.esimcse.disjoint": _of_tuned("esimcse", lambda compared, each: _tuned_gain(compared, each.entrant.name, -1)),
     "tuned.whitenedcse.chosen": _of_tuned("whitenedcse", lambda _, tuned: tuned.winners[1][1], digits=1),
     "tuned.whitenedcse.fresh": _of_tuned("whitenedcse", lambda _, tuned: tuned.search_means(tuned.dev)[1], digits=1),
     "tuned.rankcse.stsb": _tuned_on("rankcse", ("stsb",)),
@@ -399,7 +401,6 @@ VALUES: dict[str, Value] = {
     ),
     # CompCSE
     "composed.dev": paired("compcse-table2", "w/ composition BERT-base", SIMCSE, DEV),
-    **{f"halves.{row}": mean("compcse-halves", row, "left_nearer", 0) for row in ("CompCSE", "SimCSE")},
     "half": mean(CC, "first half alone"),
     "crop": paired(CC, "one random crop", "CompCSE"),
     # our own questions
