@@ -40,7 +40,8 @@ def test_an_audit_that_was_not_made_is_shown_as_missing(tmp_path: Path) -> None:
 def test_runs_are_counted_by_processors(tmp_path: Path) -> None:
     said = block(tmp_path, RUN, NESTED)
     assert "audit.py --count 20 --seed 21 --scale small" in said
-    assert "draws 20 of 462 recorded runs; 79 more" in said
+    assert "drew 20 of the 462 runs that were recorded then" in said
+    assert "79 more belonged to no study" in said
     assert "1 of those drawn were retrained, and 1 that they need" in said
     assert "| A | A | 1 | 1,000 | 0.0e+00 | 40 | 0.0e+00 | 0 |" in said
     assert "| A | B | 1 | 24 | 2.0e-08 | 8 | 0.0e+00 | 0 |" in said

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from cse_core.run import Corpus
 from experiments.audit import Options, main
@@ -165,10 +166,13 @@ def test_an_interrupted_audit_resumes_with_the_same_seed_and_store(mlruns: Path,
     with log.open("w") as output:
         process = forked.Forked(command(mlruns, store), env=sweeps.environment(store), stdout=output)
         try:
-            finished = until(lambda: list(store.glob("*/result.json")))
+            until(lambda: (store / MARKER).exists())
+            with FileLock(store / f"{STUDENT.key}.lock"):  # so that the student can't end before the signal
+                finished = until(lambda: list(store.glob("*/result.json")))
+                process.send_signal(signal.SIGINT)
+                process.wait(timeout=600)
         finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(timeout=600)
+            process.kill()
     assert process.returncode == 130
     assert f"re-run the same command with --seed {SEED} --store {store} to resume" in words(log.read_text())
     trained = finished[0].with_name("history.json").stat().st_mtime_ns
