@@ -40,8 +40,7 @@ def _draw_sentence(audit: Mapping[str, Any]) -> str:
     return (
         f"`python experiments/audit.py --count {audit['asked']} --seed {audit['seed']} --scale {audit['scale']}` "
         f"drew {audit['asked']} of the {audit['candidates']} runs that were recorded then; today's record gives "
-        "others. "
-        f"{audit['undeclared']} more belonged to no study and could not be drawn. {drawn} of those drawn were "
+        f"others. {audit['undeclared']} more belonged to no study and could not be drawn. {drawn} of those drawn were "
         f"retrained, and {len(runs) - drawn} that they need "
         f"(compared by their curves and dev scores), at commit {commits}."
     )
