@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the same names as in EXPORTS, for editors and type checkers
     from cse_core.models.encoder import Encoder
     from cse_core.run import Corpus, Pretrained, Run
 
-__version__ = "0.2.0"  # pyproject.toml reads it here
+__version__ = "0.3.0"  # pyproject.toml reads it here
 EXPORTS = {
     "cse_core.api": ("Trained", "evaluate", "export", "make_batch", "train"),
     "cse_core.evaluation.scorers": ("Cosine", "Flowed", "Ranked", "Whitened"),

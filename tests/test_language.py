@@ -1,4 +1,4 @@
-"""Docstrings, comments and messages have none of a few phrases for which there are plainer words."""
+"""Docstrings, comments and messages have none of a few phrases for which there are plainer words; headings are short."""
 
 import ast
 import io
@@ -50,3 +50,12 @@ def test_prose_has_none_of_these_phrases() -> None:
     ]
     assert found == []
     assert PHRASES.search("pooling 'mask' wants a template")
+
+
+def test_no_heading_has_taken_in_the_paragraph_below_it() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        headings = re.findall(r"^#+ .*", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.MULTILINE)
+        assert headings, page
+        assert max(map(len, headings)) < 80, page
