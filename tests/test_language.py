@@ -1,4 +1,4 @@
-"""Docstrings, comments and messages have none of a few phrases for which there are plainer words; headings are short."""
+"""Docstrings, comments and messages have none of a few phrases that have plainer words, and headings are short."""
 
 import ast
 import io
