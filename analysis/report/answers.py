@@ -93,13 +93,13 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
                 for taught in ("ListNet, MiniLM teaches", "ListMLE, MiniLM teaches")
             ),
         ),
-        "**Not shown.** Taught by SimCSE, as in the paper, it loses on the better encoder. On the small model ListMLE "
-        "gains a little, but not on disjoint pairs, and after eight epochs ListNet is {R1} points behind. The largest "
-        "of eight estimates with better teachers is {one.ListMLE.equal} ({one.ListMLE.equal.disjoint} on disjoint "
-        "pairs): [ListMLE, one epoch](REPORT.md#rankcse). Equally tuned, it gains {tuned.rankcse.dev} points on STS-B "
-        "dev, which chose the settings, and {tuned.rankcse.stsb} on STS-B's test set, but {tuned.rankcse.others} on "
-        "the six others. On the better encoder it gains {D1.MiniLM} if MiniLM teaches, the supervised model that this "
-        "encoder is from.",
+        "**Not shown.** Taught by a SimCSE of its own size (the paper has a larger one too), it loses on the better "
+        "encoder. On the small model ListMLE gains a little, but not on disjoint pairs, and after eight epochs ListNet "
+        "is {R1} points behind. The largest of eight estimates with better SimCSE teachers is {one.ListMLE.equal} "
+        "({one.ListMLE.equal.disjoint} on disjoint pairs): [ListMLE, one epoch](REPORT.md#rankcse). Equally tuned, it "
+        "gains {tuned.rankcse.dev} points on STS-B dev, which chose the settings, and {tuned.rankcse.stsb} on STS-B's "
+        "test set, but {tuned.rankcse.others} on the six others. On the better encoder it gains {D1.MiniLM} if MiniLM "
+        "teaches, the supervised model that this encoder is from.",
     ),
     "RankEncoder": (
         (
@@ -132,8 +132,8 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
         "**No gain at the paper's weight.** A step uses the larger of two losses. On the small model that is the rank "
         "loss in {E6} % of the steps, so the method is hardly tested there. On the better encoder it is in "
         "{D2.larger} %. RankEncoder scores {D2} less there, or {D2.training} less if both are scored by the cosine. At "
-        "50 times that weight it gains {A4} on the small model in eight epochs. The searches draw weights of "
-        "1 to 50 (the paper: 0.05) and at most two epochs, and show no gain.",
+        "50 times the paper's weight of 0.05 it gains {A4} on the small model in eight epochs. The searches draw "
+        "weights of 1 to 50 and at most two epochs, and show no gain.",
     ),
     "WhitenedCSE": (
         (
@@ -255,13 +255,14 @@ def _gain(choose: Choose, shown: Shown, column: str = "sts_avg") -> Estimate | N
 
 
 def _text(choose: Choose, shown: Shown) -> str:
-    """Return a gain over SimCSE in words, with the one on disjoint pairs in parentheses if all seeds have it."""
+    """Return a gain over SimCSE with its seeds, and in parentheses that on disjoint pairs, if all seeds have it."""
     estimate, disjoint = _gain(choose, shown), _gain(choose, shown, "sts_disjoint_avg")
     words = f"{shown.brief}: " if shown.brief else ""
     if estimate is None:
         return f"{words}{NOT_RUN}"
     apart = f" ({number(disjoint.mean, sign=True)})" if disjoint and disjoint.n == estimate.n else ""
-    return f"{words}{_unbroken(estimate)}{apart}{PLANNED if shown.planned else ''}"
+    seeds = f"{estimate.n} seeds".replace(" ", NO_BREAK)
+    return f"{words}{_unbroken(estimate)}{apart}{PLANNED if shown.planned else ''}, {seeds}"
 
 
 def _unbroken(estimate: Estimate | None) -> str:

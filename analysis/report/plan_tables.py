@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from analysis.cells import Results
 from analysis.report.blocks import block
 from analysis.report.contrast_tables import contrast_text, estimate_texts, tested_texts
-from analysis.report.formats import DASH, MINUS, Grid, interval, markdown, number, p_value
+from analysis.report.formats import DASH, Grid, interval, markdown, number, p_value
 from analysis.stats import significance
 from analysis.verdicts.claims import claims
 from analysis.verdicts.estimates import AGREES, FEWEST_BINS, claimed_range, measure, published_effect
@@ -28,7 +28,7 @@ from experiments.schema.study import Study
 
 STAGES = {"A": "plan2", "D": "plan2-quality"}  # of the second plan, with the studies of their contrasts
 BAND = "95 % interval"
-TESTS = (f"p: effect {MINUS} 0", "p: within the margin")
+TESTS = ("p (effect is 0)", "p (beyond the margin)")
 
 
 @block(*(f"plan2 {stage}" for stage in STAGES), of=lambda ask: (ask.choose(STAGES[ask.name]), ask.name))

@@ -279,14 +279,21 @@ def _all_reproductions() -> str:
 SIMCSE = "SimCSE BERT-base"
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
+FIRST_LAST = mean("rankcse-table2", "first-last avg BERT-base")
 VALUES: dict[str, Value] = {
     # equal tuning
     "tuned.simcse": _of_tuned("simcse", lambda _, tuned: tuned.mean(next(iter(tuned.measures.values()))), digits=1),
-    "tuned.simcse.gain": _of_tuned("simcse", lambda _, tuned: _gain_by_tuning(tuned)),
+    **{
+        f"tuned.{name}.gain": _of_tuned(name, lambda _, tuned: _gain_by_tuning(tuned))
+        for name in ("simcse", "whitenedcse")
+    },
+    **{
+        f"tuned.{name}.gain.disjoint": _of_tuned(name, lambda _, tuned: _gain_by_tuning(tuned, -1))
+        for name in ("simcse", "whitenedcse")
+    },
     "tuned.simcse.temperature": _of_tuned(
         "simcse", lambda _, tuned: max(float(str(won["temperature"])) for won, _ in tuned.winners.values()), digits=3
     ),
-    "tuned.simcse.gain.disjoint": _of_tuned("simcse", lambda _, tuned: _gain_by_tuning(tuned, -1)),
     **{
         f"tuned.{name}": _of_tuned(name, lambda compared, each: _tuned_gain(compared, each.entrant.name))
         for name in (*TUNED, "esimcse")
@@ -308,7 +315,8 @@ VALUES: dict[str, Value] = {
         for row in ("SimCSE", "ListNet")
     },
     "untrained.mean": UNTRAINED_MEAN,
-    "training.least": difference(ONE_EPOCH, mean("rankcse-table2", "first-last avg BERT-base")),
+    "untrained.first-last": FIRST_LAST,
+    "training.least": difference(ONE_EPOCH, FIRST_LAST),
     "training.printed": replace(
         difference(_number("rankcse_table2", "SimCSE"), _number("rankcse_table2", "first-last avg")), digits=0
     ),
@@ -322,6 +330,7 @@ VALUES: dict[str, Value] = {
     "views.groups": paired("plan2-whitening", DROPOUT, "groups not shuffled"),
     "wiki-tiny.sd": Value(lambda record: summary(list(cell(record, "plan-orders", "SimCSE").scores.values())).sd, 2),
     "no-whitening": welch("plan2-whitening", "three dropout views, no whitening", "SimCSE"),
+    "one.RankEncoder": paired("rankencoder-table4", "SimCSE, +RankEncoder", "SimCSE, base"),
     "one.RankEncoder.50": paired("plan-orders", "RankEncoder", "SimCSE"),
     "scoring.SimCSE": paired("plan2-ranks", "SimCSE by cosine and ranks", "SimCSE by cosine"),
     "scoring.RankEncoder": paired("plan2-ranks", "RankEncoder by cosine and ranks", "RankEncoder by cosine"),

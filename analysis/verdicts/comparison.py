@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.stats.contrast_tests import difference
 from analysis.stats.estimate import Estimate
 from analysis.verdicts.looks import WHOLE, Looks, decide
+from analysis.verdicts.verdict import with_size
 from cse_core.evaluation.scorers import Cosine
 from experiments.cli.console import counted
 from experiments.comparison.comparison import PUBLISHED, STAGES, Address, Comparison, Entrant, Scores, Settings, Trial
@@ -233,6 +234,6 @@ def _gains(comparison: Comparison, tuned: tuple[Tuned, ...]) -> dict[tuple[str, 
     for key, decision in decide(looks, dict.fromkeys(keys, comparison.margin)).items():
         estimate = estimates[key]
         if estimate is not None:
-            word = decision.word if estimate.error is not None else ONE_SEARCH
+            word = ONE_SEARCH if estimate.error is None else with_size(decision.word, estimate, comparison.margin)
             gains[key] = Gain(estimate=estimate, verdict=word, detectable=decision.detectable)
     return gains

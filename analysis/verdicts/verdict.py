@@ -14,6 +14,12 @@ DECIDED = (BETTER, WORSE, EQUIVALENT)
 WITHIN = ", by less than the margin"  # added to a verdict of better or worse
 
 
+def with_size(word: str, estimate: Estimate | None, margin: float | None) -> str:
+    """Return a verdict's word, with a note if the estimate of a difference (not its interval) is within the margin."""
+    within = estimate is not None and margin is not None and abs(estimate.mean) < margin
+    return word + WITHIN if within and word in (BETTER, WORSE) else word
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """A contrast or a finding with its estimate; exploratory ones have no word.
@@ -52,8 +58,6 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The word, with a note if the estimate of a difference (not its interval) is smaller than the margin."""
+        """The word, with a note if the difference is smaller than the margin."""
         margin = self.tested.margin if isinstance(self.tested, Contrast) else None
-        if self.word in (BETTER, WORSE) and self.estimate and margin and abs(self.estimate.mean) < margin:
-            return self.word + WITHIN
-        return self.word
+        return with_size(self.word, self.estimate, margin)

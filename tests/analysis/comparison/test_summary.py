@@ -28,7 +28,7 @@ from analysis.verdicts.comparison import (
     recorded_summaries,
     summarise,
 )
-from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
+from analysis.verdicts.verdict import BETTER, EQUIVALENT, INCONCLUSIVE, WITHIN, WORSE
 from experiments.comparison import tuned as declared
 from experiments.comparison.comparison import PUBLISHED, STAGES, Budget, Comparison, Scores, Trial
 from experiments.comparison.recorded import dev_scores, record_trials
@@ -104,7 +104,13 @@ def test_the_gain_is_welchs_over_the_means_of_the_searches(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("gain", "spread", "verdict"),
-    [(2.0, 0.2, BETTER), (-2.0, 0.2, WORSE), (0.0, 0.05, EQUIVALENT), (0.3, 2.0, INCONCLUSIVE)],
+    [
+        (2.0, 0.2, BETTER),
+        (0.3, 0.05, BETTER + WITHIN),
+        (-2.0, 0.2, WORSE),
+        (0.0, 0.05, EQUIVALENT),
+        (0.3, 2.0, INCONCLUSIVE),
+    ],
 )
 def test_each_gain_and_spread_has_its_verdict(tmp_path: Path, gain: float, spread: float, verdict: str) -> None:
     assert summary_of(tmp_path, gain, spread).gains["compcse", "synthetic"].verdict == verdict

@@ -110,8 +110,8 @@ def test_the_gain_on_disjoint_pairs_is_in_parentheses_if_all_seeds_have_it() -> 
 
         return answers_grid(chosen, {}, str).rows[3][2].partition("<br>")[0]
 
-    found = re.fullmatch(rf"([-+.\d]+)\s\[.*\] \(([-+.\d]+)\){PLANNED}", line(apart))
+    found = re.fullmatch(rf"([-+.\d]+)\s\[.*\] \(([-+.\d]+)\){PLANNED}, 10\sseeds", line(apart))
     assert found
     assert float(found[2]) == pytest.approx(float(found[1]) / 2, abs=0.01)
     (key, *_) = next(row for row in first.rows if row.label == "CompCSE").keys().values()
-    assert line(apart[apart["key"] != key]).endswith(f"]{PLANNED}")
+    assert line(apart[apart["key"] != key]).endswith(f"]{PLANNED}, 10{NO_BREAK}seeds")
