@@ -57,6 +57,7 @@ WELCH = {
 PAIRED = {
     "RankEncoder, small: ": ("rankencoder-table4", "SimCSE, +RankEncoder", "SimCSE, base"),
     "RankEncoder, better: ": (QUALITY, "RankEncoder", "SimCSE"),
+    "one.RankEncoder estimate": ("rankencoder-table4", "SimCSE, +RankEncoder", "SimCSE, base"),
     "one.RankEncoder.50 estimate": ("plan-orders", "RankEncoder", "SimCSE"),
     "scoring.RankEncoder estimate": ("plan2-ranks", "RankEncoder by cosine and ranks", "RankEncoder by cosine"),
     "A4": ("plan2-ranks", "RankEncoder by cosine", "SimCSE by cosine"),

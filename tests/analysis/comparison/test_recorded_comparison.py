@@ -134,22 +134,22 @@ def test_whitenedcses_gain_with_published_settings_is_recomputed() -> None:
     assert [float(number) for number in found.groups()] == pytest.approx([gain, band.low, band.high], abs=0.0051)
 
 
-def test_what_tuning_gains_simcse_is_the_winners_mean_over_that_of_the_published_settings(
+@pytest.mark.parametrize("method", ["simcse", "whitenedcse"])
+def test_what_tuning_gains_is_the_winners_mean_over_that_of_the_published_settings(
+    method: str,
     means: dict[tuple[str, str, str], float],
 ) -> None:
-    if "simcse" not in COMPLETE:
-        pytest.skip("SimCSE is not complete")
     runs, results = lines_of("runs.csv"), lines_of("results.csv")
     published = runs[
-        (runs["method"] == "simcse") & (runs["backbone"] == "wiki-tiny") & runs["seed"].isin(range(801, 809))
+        (runs["method"] == method) & (runs["backbone"] == "wiki-tiny") & runs["seed"].isin(range(801, 809))
     ]
     results = results[results["key"].isin(published["key"]) & (results["metric"] == "spearman.all")]
     results = results[results["task"].isin(SETS) & (results["select"] == "stsb_dev") & (results["scorer"] == "cosine")]
     seeds = 100 * results.groupby("key")["score"].mean()
-    winners = [means["simcse", f"search {i}", "sts"] for i in range(1, 5)]
+    winners = [means[method, f"search {i}", "sts"] for i in range(1, 5)]
     band = stats.ttest_ind(winners, seeds, equal_var=False).confidence_interval(0.95)
     found = re.search(
-        r"value tuned\.simcse\.gain estimate -->(\S+) \[(\S+), (\S+)\]<", (ROOT / "REPORT.md").read_text()
+        rf"value tuned\.{method}\.gain estimate -->(\S+) \[(\S+), (\S+)\]<", (ROOT / "REPORT.md").read_text()
     )
     assert found
     assert len(seeds) == 8
