@@ -219,12 +219,14 @@ def _published_gain(claim: str) -> Value:
     return Value(make, 2)
 
 
-def _of_tuned(method: str, make: Callable[[Summary, Tuned], Found], digits: int = 2) -> Value:
-    """Return a value of what stage B found for a method; None until the method is complete."""
+def _of_tuned(
+    method: str, make: Callable[[Summary, Tuned], Found], digits: int = 2, comparison: str = "tuned"
+) -> Value:
+    """Return a value of what stage B found for a method, or another comparison; None until the method is complete."""
 
     def found(record: Record) -> Found:
         for compared in summaries(record, SCALE):
-            for each in compared.tuned if compared.comparison.name == "tuned" else ():
+            for each in compared.tuned if compared.comparison.name == comparison else ():
                 if each.entrant.name == method and not each.no_gain:
                     return make(compared, each)
         return None
@@ -272,17 +274,25 @@ def _gain_by_tuning(tuned: Tuned, measure: int = 0) -> Estimate | None:
     return contrast_tests.difference(tuned.search_means(scores), scores[PUBLISHED], paired=False)
 
 
+def _mean_of_searches(_: Summary, tuned: Tuned) -> float | None:
+    return tuned.mean(next(iter(tuned.measures.values())))
+
+
+def _mean_of_published(_: Summary, tuned: Tuned) -> float:
+    return summary(list(next(iter(tuned.measures.values()))[PUBLISHED].values())).mean
+
+
 def _all_reproductions() -> str:
     return str(len((PUBLISHED_FOLDER / "_reproductions.csv").read_text().splitlines()) - 1)
 
 
-SIMCSE = "SimCSE BERT-base"
+SIMCSE, MEDIUM = "SimCSE BERT-base", "tuned-medium"
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 FIRST_LAST = mean("rankcse-table2", "first-last avg BERT-base")
 VALUES: dict[str, Value] = {
     # equal tuning
-    "tuned.simcse": _of_tuned("simcse", lambda _, tuned: tuned.mean(next(iter(tuned.measures.values()))), digits=1),
+    "tuned.simcse": _of_tuned("simcse", _mean_of_searches, digits=1),
     **{
         f"tuned.{name}.gain": _of_tuned(name, lambda _, tuned: _gain_by_tuning(tuned))
         for name in ("simcse", "whitenedcse")
@@ -303,6 +313,14 @@ VALUES: dict[str, Value] = {
     "tuned.esimcse.disjoint": _of_tuned("esimcse", lambda compared, each: _tuned_gain(compared, each.entrant.name, -1)),
     "tuned.whitenedcse.chosen": _of_tuned("whitenedcse", lambda _, tuned: tuned.winners[1][1], digits=1),
     "tuned.whitenedcse.fresh": _of_tuned("whitenedcse", lambda _, tuned: tuned.search_means(tuned.dev)[1], digits=1),
+    "medium.simcse": _of_tuned("simcse", _mean_of_searches, digits=1, comparison=MEDIUM),
+    "medium.simcse.published": _of_tuned("simcse", _mean_of_published, digits=1, comparison=MEDIUM),
+    **{
+        f"medium.{name}.gain": _of_tuned(name, lambda _, tuned: _gain_by_tuning(tuned), comparison=MEDIUM)
+        for name in ("simcse", "compcse")
+    },
+    "medium.compcse.untuned": _of_tuned("compcse", _gain_untuned, comparison=MEDIUM),
+    "medium.compcse": _of_tuned("compcse", lambda compared, each: _tuned_gain(compared, "compcse"), comparison=MEDIUM),
     "tuned.rankcse.stsb": _tuned_on("rankcse", ("stsb",)),
     "tuned.rankcse.others": _tuned_on("rankcse", tuple(name for name in STS_TEST if name != "stsb")),
     "tuned.rankcse.dev": _of_tuned("rankcse", _tuned_dev_gain, digits=1),

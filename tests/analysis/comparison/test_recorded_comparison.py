@@ -172,3 +172,43 @@ def test_where_rankcse_gains_is_recomputed(kind: str, means: dict[tuple[str, str
     assert found
     expected = [(sum(ours) - sum(theirs)) / 4, band.low, band.high]
     assert [float(number) for number in found.groups()] == pytest.approx(expected, abs=0.0051)
+
+
+@pytest.fixture(scope="module")
+def on_six_layers() -> dict[str, tuple[list[float], pd.Series]]:
+    """Return what stage C has for a method: the mean of each search's winner, and its published settings by seed."""
+    runs, results = lines_of("runs.csv"), lines_of("results.csv")
+    runs = runs[(runs["backbone"] == "wiki-medium") & runs["seed"].between(801, 810)].set_index("key")
+    results = results[results["key"].isin(runs.index) & results["task"].isin(SETS)]
+    results = results[(results["select"] == "stsb_dev") & (results["metric"] == "spearman.all")]
+    scores = 100 * results.groupby("key")["score"].mean()
+    found = {}
+    for method in ("simcse", "compcse"):
+        by_seed = scores[runs.index[runs["method"] == method]].rename(runs["seed"]).sort_index()
+        assert list(by_seed.index) == list(range(801, 811))
+        found[method] = ([by_seed[[seed, seed + 1]].mean() for seed in range(803, 811, 2)], by_seed[[801, 802]])
+    return found
+
+
+@pytest.mark.parametrize("name", ["simcse.gain", "compcse.gain", "compcse", "compcse.untuned"])
+def test_what_stage_c_found_so_far_is_recomputed(
+    name: str, on_six_layers: dict[str, tuple[list[float], pd.Series]]
+) -> None:
+    (winners, published), (theirs, their_published) = on_six_layers[name.split(".")[0]], on_six_layers["simcse"]
+    ours, others = {
+        "gain": (winners, published),
+        "compcse": (winners, theirs),
+        "untuned": (published, their_published),
+    }[name.split(".")[-1]]
+    band = stats.ttest_ind(ours, others, equal_var=False).confidence_interval(0.95)
+    found = re.search(rf"value medium\.{name} estimate -->(\S+) \[(\S+), (\S+)\]<", (ROOT / "REPORT.md").read_text())
+    assert found
+    expected = [sum(ours) / len(ours) - sum(others) / len(others), band.low, band.high]
+    assert [float(number) for number in found.groups()] == pytest.approx(expected, abs=0.0051)
+
+
+def test_on_dev_simcses_winners_are_level_with_its_published_settings() -> None:
+    finals = lines_of("searches.csv").query("search.str.startswith('tuned-medium simcse ')")
+    seeds = finals["trial"].map(lambda text: json.loads(text)["seed"])
+    dev = 100 * finals["score"].groupby(seeds).mean()
+    assert abs(dev.loc[803:810].mean() - dev.loc[801:802].mean()) < 0.5

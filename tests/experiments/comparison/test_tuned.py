@@ -128,5 +128,8 @@ def test_stage_c_begins_with_what_the_record_says_won_in_b() -> None:
 
 PINNED_MEDIUM = {
     "simcse": ["3f023b61a111", "c5d2e11781d9", "c5d0a8427423"],
+    "rankcse": ["e6a22d780cda", "1b3575854332", "c2bf297dbd43"],
+    "rankencoder": ["313f931be9f7", "3ee8dafc2aac", "c6cfb44d257a"],
     "whitenedcse": ["283a853c4733", "bbaa348326a3", "2ca841a01e7e"],
+    "compcse": ["c1c152b4fc73", "981f5a437a9c", "002c44f9829c"],
 }
