@@ -14,9 +14,6 @@ IMPORTS = 1.7  # times the processor time of importing torch and pandas, 2.3 s o
 SLOW = {"ray", "mlflow", "optuna", "transformers", "datasets", "sklearn"}
 SLOW |= {"scipy.stats", "matplotlib", "seaborn", "umap"}
 HELP = ("--help",)
-LIBRARIES = "import torch, pandas"
-# A list reads the record, whose size is no matter of the start.
-AND_RECORD = f"{LIBRARIES}; from experiments.results import csv_record; csv_record.read_results('small')"
 # Calls with a part of what each prints.
 COMMANDS = {
     ("experiments/sweep.py", HELP): "--gpus-per-run",
@@ -69,24 +66,30 @@ def seconds_of(*arguments: str) -> tuple[float, str]:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, done.stdout.decode()
 
 
+@pytest.fixture(scope="module")
+def imports() -> list[float]:
+    """Times of the imports, with the newest last."""
+    return [seconds_of("-c", "import torch, pandas")[0]]
+
+
 @pytest.mark.parametrize(
-    ("calls", "slow", "compared"),
-    [(COMMANDS, SLOW | {"pandas"}, LIBRARIES), (LISTED, SLOW, AND_RECORD), (ANALYSIS, SLOW, LIBRARIES)],
+    ("calls", "slow"),
+    [(COMMANDS, SLOW | {"pandas"}), (LISTED, SLOW), (ANALYSIS, SLOW)],
     ids=["runs", "list", "analysis"],
 )
 @pytest.mark.slow
 def test_help_and_refusals_come_at_once(
-    calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str], compared: str
+    calls: dict[tuple[str, tuple[str, ...]], str], slow: set[str], imports: list[float]
 ) -> None:
     """Several calls in one process, so that each by itself takes less than their sum.
 
     Other processes on the same core stretch processor time by up to a half, so times of the same moment are compared:
     the imports before and after the calls, up to three times in turn.
     """
-    imports, ratios = [seconds_of("-c", compared)[0]], list[float]()
+    ratios: list[float] = []
     while len(ratios) < 3 and not (ratios and min(ratios) < IMPORTS):
         seconds, output = seconds_of("-c", CHILD, json.dumps(list(calls)))
-        imports.append(seconds_of("-c", compared)[0])
+        imports.append(seconds_of("-c", "import torch, pandas")[0])
         ratios.append(2 * seconds / sum(imports[-2:]))
     for (call, said), (printed, modules) in zip(calls.items(), json.loads(output), strict=True):
         assert said in printed, call
