@@ -26,7 +26,8 @@ NUMBERS: dict[type, re.Pattern[str]] = {
     float: re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"),
 }
 EXPECTED: dict[type, str] = {int: "a whole number", float: "a number"}
-QUOTED = re.compile(rb'(?:^|(?<=,))"(?:[^"]|"")*"(?=[,\n])', re.MULTILINE)
+# A quoted cell after a comma or a line's start. It begins with the quote, for which re scans quickly.
+QUOTED = re.compile(rb'"(?<![^,\n]")[^"]*(?:""[^"]*)*"(?=[,\n])')
 REMEDY = (
     "The file is damaged; nothing was written. Restore it (`git checkout -- {path}` where git has it, else a copy), or "
     "delete it: of results.csv and curves.csv a sweep then writes again what the run folders "
