@@ -29,20 +29,22 @@ from rich.table import Table
 
 from cse_core.data import own_pairs
 from cse_core.lookup import look_up
+from cse_core.run import Pretrained
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console, print_failures
 from experiments.cli.options import Words, above_zero, at_least, filled_data_folder, flag
 from experiments.cli.run_options import InputOptions
+from experiments.cli.selection_warnings import selection_warnings
 from experiments.cli.sweep_options import RayOptions, check_ray
-from experiments.cli.user_inputs import check_corpus, encoder_size, read_dev, with_inputs, with_own_pooling
-from experiments.comparison.comparison import SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
+from experiments.cli.user_inputs import check_corpus, encoder_size, with_inputs, with_own_pooling
+from experiments.comparison.comparison import PUBLISHED, SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
 from experiments.comparison.entrants import entrant, measures_of, tasks_of, tried_text, with_space
-from experiments.comparison.recorded import read_scores
+from experiments.comparison.recorded import check_inputs, read_scores
 from experiments.comparison.tuned import COMPARISONS
-from experiments.execution.schedule_estimate import seconds_for
-from experiments.execution.sweep_report import UNTIMED, hours, print_mlflow_command
+from experiments.execution.log_queue import record_results
+from experiments.execution.schedule_estimate import expected_seconds, measured_seconds_of, times_lines
+from experiments.execution.sweep_report import hours, print_mlflow_command
 from experiments.execution.sweep_setup import (
-    check_room,
     execution_settings,
     prepare_shared,
     ray_config,
@@ -110,9 +112,9 @@ def check(options: Options) -> None:
 
 def comparison_of(options: Options) -> Comparison:
     """Return the comparison that the options describe."""
-    scale, backbone = with_inputs(
-        options.scale, options.backbone, options.corpus, options.corpus_lines, options.columns
-    )
+    if options.name in COMPARISONS:
+        raise ValueError(f"--name {options.name}: is a declared comparison of the project; expected another name")
+    scale, backbone = with_inputs(options)
     entrants = [entrant(name, scale, backbone) for name in options.methods]
     if backbone != options.backbone:
         entrants = [replace(each, start=with_own_pooling(each.start)) for each in entrants]
@@ -123,15 +125,14 @@ def comparison_of(options: Options) -> Comparison:
     for each in entrants:
         check_corpus(each.start)
     usual = ("synthetic",) if scale.name == "quickstart" else ("sts", "sts_disjoint")
-    dev = read_dev(options.dev or scale.dev, options.pair_columns)
-    measures = measures_of(options.evaluate or usual, dev, options.pair_columns)
+    measures = measures_of(options.evaluate or usual, scale.dev, options.pair_columns)
     tasks = tasks_of(measures)
     return Comparison(
         name=options.name or "-".join(each.name for each in entrants),
         scale=scale,
         entrants=tuple(with_space(each, scale, encoder_size(each.start.backbone.name)[1], tasks) for each in entrants),
         measures=measures,
-        dev=dev,
+        dev=scale.dev,
         budget=options.budget,
         sampler=options.sampler,
         margin=options.margin,
@@ -155,22 +156,31 @@ def print_forecast(comparison: Comparison, entrants: Sequence[Entrant], workers:
         table.add_column(heading)
     for heading in ("runs left", "hours left"):
         table.add_column(heading, justify="right")
-    timed, total = csv_record.read_results(comparison.scale.name), []
     results, scores = read_scores(comparison, mlruns)
+    timed, spent = csv_record.read_results(comparison.scale.name), {}
     for each in entrants:
         left = runs_left(comparison, each, scores)
-        spent = seconds_left(comparison, each, left, scores, timed, results)
-        total.append(spent)
-        table.add_row(each.name, tried_text(comparison, each), str(left), hours(spent))
+        spent[each.name] = seconds_left(comparison, each, left, scores, timed, results)
+        table.add_row(each.name, tried_text(comparison, each), str(left), hours(spent[each.name]))
     console.print(table)
-    kept = comparison.budget.finals * (comparison.budget.searches + 1)
-    writes = Writes.of([(each.start.backbone, kept) for each in entrants], workers)
-    known = [value for value in total if value is not None]
-    time = hours(sum(known) / workers) if len(known) == len(total) else UNTIMED
+    time = hours(sum(filter(None, spent.values())) / workers)
+    if untimed := [name for name, seconds in spent.items() if seconds is None]:
+        time = f"unknown before the first steps of {', '.join(untimed)}, as no run like theirs is recorded"
     console.print(
-        f"time left with {workers} at a time: {time}; checkpoints of the finals: {writes.kept / GIB:.1f} GiB",
+        f"time left with {workers} at a time: {time}; checkpoints of the finals: "
+        f"{writes_left(comparison, entrants, scores, workers).kept / GIB:.1f} GiB",
         highlight=False,
     )
+
+
+def writes_left(comparison: Comparison, entrants: Sequence[Entrant], scores: Scores, workers: int) -> Writes:
+    """Return what the finals that have not ended keep in the store."""
+    finals = comparison.budget.finals * (comparison.budget.searches + 1)
+    left: list[tuple[Pretrained, int]] = []
+    for each in entrants:
+        ended = sum(map(scores.has_ended, comparison.stage("finals", scores, (each,))))
+        left += [(each.start.backbone, 1)] * (finals - ended)
+    return Writes.of(left, workers)
 
 
 def runs_left(comparison: Comparison, entrant: Entrant, scores: Scores) -> int:
@@ -182,13 +192,18 @@ def runs_left(comparison: Comparison, entrant: Entrant, scores: Scores) -> int:
 def seconds_left(
     comparison: Comparison, entrant: Entrant, left: int, scores: Scores, timed: pd.DataFrame, results: pd.DataFrame
 ) -> float | None:
-    """Return the seconds of training that `left` runs take, with teachers and bases; None if no trial is timed.
+    """Return the seconds of training that `left` runs take, with teachers and bases; None if they can't be estimated.
 
-    Runs take as long as a trial on average. `timed` has the times of recorded runs, and `results` what is trained.
+    Runs take as long as a trial on average, which is measured in `results`, the comparison's own, or estimated from
+    those of the project in `timed`.
     """
     trials = comparison.stage("trials", scores, (entrant,))
     keys, trained = {trial.run.key for trial in trials}, set(results["key"])
-    seconds = {key: seconds_for([job], timed) for key, job in comparison.jobs(trials, final=False).items()}
+    jobs = list(comparison.jobs(trials, final=False).values())
+    own_times, others = measured_seconds_of(jobs, results), expected_seconds(jobs, timed)
+    seconds = {
+        job.key: times_lines(job, others[job.key]) if own_times[job.key] is None else own_times[job.key] for job in jobs
+    }
     own = [value for key, value in seconds.items() if key in keys and value is not None]
     nested = [value for key, value in seconds.items() if key not in keys | trained and value is not None]
     return statistics.mean(own) * left + sum(nested) if own else None
@@ -249,13 +264,19 @@ def main(options: Options) -> int:
     check_ready(comparison, entrants, not_ready(comparison, entrants, options.mlruns))
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
-    finals = [
-        comparison.trial(each, 0, each.published, seed) for each in entrants for seed in range(comparison.budget.finals)
-    ]
+    for file in {"", *(each.file for each in entrants)}:
+        record_results(execution.store, options.mlruns, file)
+    finals = [trial for each in entrants for trial in comparison.finals(each, PUBLISHED, Scores({}))]
     jobs = list(comparison.jobs(finals, final=True).values())
     require_inputs(jobs, untrained_keys(jobs, execution.store), execution.data)
-    if options.address == "local":
-        check_room(jobs, {job.key for job in jobs}, execution, options.workers)
+    if options.address == "local" and not options.shared:
+        scores = read_scores(comparison, options.mlruns)[1]
+        writes_left(comparison, entrants, scores, workers).check_room(execution.store)
+    if options.methods[0] not in COMPARISONS:
+        check_inputs(comparison, options.mlruns)
+        tasks = tasks_of(comparison.measures)
+        for warning in selection_warnings(entrants[0].start, comparison.dev, tasks, execution.data):
+            console.print(f"warning: {warning}", style="yellow")
     print_forecast(comparison, entrants, workers, options.mlruns)
     prepare_shared(options)
     cluster, tracker = ray_config(options), Tracker(options.mlruns)

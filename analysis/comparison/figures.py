@@ -1,5 +1,8 @@
 """A comparison's two figures: what a search finds after k trials, and the gains over the baseline."""
 
+from functools import partial
+from itertools import accumulate
+
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
@@ -25,12 +28,13 @@ def comparison_figures(summary: Summary) -> dict[str, Figure]:
 
 
 def curves(summary: Summary) -> Figure:
-    """Draw the expected dev score of the best of k trials, with the range over searches.
+    """Draw the expected dev score of the best of k trials, or with TPE the best so far, with the range over searches.
 
     Each method has a panel, with the baseline in grey. The panel on the right has the mean test score of each
     search's finals, as trials are not scored on test sets.
     """
     baseline, *others = summary.tuned
+    independent = summary.comparison.sampler == "random"
     columns = min(3, len(others))
     rows = -(-len(others) // columns)
     figure = plt.figure(figsize=(3 + 2.5 * columns, 1 + 1.9 * rows), layout="constrained")
@@ -39,7 +43,7 @@ def curves(summary: Summary) -> Figure:
     for panel, each in zip(panels, others, strict=False):
         for shown, colour in ((baseline, "0.6"), (each, COLOUR)):
             if any(shown.trials):
-                frame = _expected_best(shown)
+                frame = _best_of(shown, independent=independent)
                 sns.lineplot(frame, x="trials", y="dev", errorbar=("pi", 100), color=colour, ax=panel)
         panel.set(title=each.entrant.name, xlabel="trials", ylabel="")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -48,7 +52,9 @@ def curves(summary: Summary) -> Figure:
         panel.xaxis.label.set_visible(True)
     for panel in panels[len(others) :]:
         panel.remove()
-    left.supylabel(f"expected best on {summary.comparison.dev}", fontsize="medium")
+    left.supylabel(
+        f"{'expected best' if independent else 'best so far'} on {summary.comparison.dev}", fontsize="medium"
+    )
     left.suptitle(f"grey: {baseline.entrant.name}", fontsize="small")
     first, finals = next(iter(summary.comparison.measures)), right.subplots()
     for place, each in enumerate(summary.tuned):
@@ -60,13 +66,14 @@ def curves(summary: Summary) -> Figure:
     return figure
 
 
-def _expected_best(tuned: Tuned) -> pd.DataFrame:
-    """Return a line for each search and number of trials."""
+def _best_of(tuned: Tuned, *, independent: bool) -> pd.DataFrame:
+    """Return a line for each search and number of trials; without independent draws an expectation has no meaning."""
+    best_of = expected_maximum if independent else partial(accumulate, func=max)
     lines = [
         {"search": search, "trials": k, "dev": value}
         for search, scores in enumerate(tuned.trials)
         if scores
-        for k, value in enumerate(expected_maximum(list(scores)), 1)
+        for k, value in enumerate(best_of(list(scores)), 1)
     ]
     return pd.DataFrame(lines)
 

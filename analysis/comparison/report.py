@@ -63,13 +63,11 @@ def report_text(summary: Summary, folder: Path, store: Path) -> str:
 
 
 def _cards(summary: Summary, folder: Path, store: Path) -> Iterator[str]:
-    """Yield a line for each method, with a link to the card of its winner with the best dev score when chosen."""
+    """Yield a line for each method, with a link to the card of one of the finals of each search's winner."""
     for each in summary.tuned:
-        best = max(each.winners, key=lambda search: each.winners[search][1], default=None)
-        finals = () if best is None else each.finals[best]
-        keys = [key for key in finals if (store / key / CARD).is_file()]
-        if keys and best is not None:
-            link = Path(os.path.relpath(store.resolve() / keys[0] / CARD, folder.resolve())).as_posix()
-            yield f"- {each.entrant.name}: [{keys[0]}]({link}), one of the finals of search {best + 1}"
-        else:
-            yield f"- {each.entrant.name}: no checkpoint is here"
+        links = []
+        for search in each.winners:
+            if key := next((key for key in each.finals[search] if (store / key / CARD).is_file()), None):
+                link = Path(os.path.relpath(store.resolve() / key / CARD, folder.resolve())).as_posix()
+                links.append(f"search {search + 1} [{key}]({link})")
+        yield f"- {each.entrant.name}: {', '.join(links) or 'no checkpoint is here'}"

@@ -73,6 +73,11 @@ def is_own(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
+def pairs_of(name: str) -> str:
+    """Return what identifies the pairs of a user's own set, whatever its file's name; of any other set, its name."""
+    return find(name).content if is_own(name) else name
+
+
 def find(name: str) -> OwnPairs:
     """Return a set by its name."""
     if name not in _SETS:

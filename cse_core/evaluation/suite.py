@@ -74,6 +74,7 @@ TASKS: dict[str, Task] = _OF_RECORD | {
     **{f"{name}_fast": TransferTask(labelled_sets=(name,), setting="fast") for name in TRANSFER},
     "stsb_geometry": GeometryTask(SPLITS["stsb"]),
 }
+UNDEFINED, NOT_FINITE = "undefined; are all its scores equal?", "is not finite"  # why an encoder has no score
 GROUPS: dict[str, tuple[str, ...]] = {
     "sts": STS_TEST,
     "sts_disjoint": tuple(f"{name}_disjoint" for name in STS_TEST),
@@ -214,7 +215,7 @@ def _embed(
     for name, task in tasks.items():
         of_task = [*(s for each in _embedded([task]) for s in of_sets[each]), *task.sentences]
         if (text := embedding.not_finite(of_task)) is not None:
-            failures[name] = f"{name} by {scorer}: the vector of {text!r} is not finite"
+            failures[name] = f"{name} by {scorer}: the vector of {text!r} {NOT_FINITE}"
     return failures
 
 
@@ -228,7 +229,7 @@ def _outcome(name: str, task: Task, inputs: Inputs) -> Outcome:
     outcome = task.outcome(name, inputs)
     undefined = [metric for metric, value in outcome.metrics.items() if math.isnan(value)]
     if undefined:
-        raise ValueError(f"{name} by {inputs.scorer}: {', '.join(undefined)} undefined; are all its scores equal?")
+        raise ValueError(f"{name} by {inputs.scorer}: {', '.join(undefined)} {UNDEFINED}")
     return outcome
 
 

@@ -45,8 +45,9 @@ class InputOptions:
     corpus_lines: int | None = None
     """Train on this number of first lines of the corpus, also in runs that others need."""
     dev: str = ""
-    """What selects the checkpoint, and a comparison's settings: stsb_dev, avg_sts, last (run.py only), ... or a file
-    (.tsv, .csv, .jsonl, .parquet) with two sentences and a score in each row. If not given: the scale's dev set."""
+    """What selects checkpoints, also of teachers and bases, and a comparison's settings: stsb_dev, avg_sts, last
+    (run.py only), ... or a file (.tsv, .csv, .jsonl, .parquet) with two sentences and a score in each row. If not
+    given: the scale's dev set."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from cse_core.models.sentence_transformers_format import MODEL_TYPES, describe, 
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
 from cse_core.run import Corpus, Pretrained, Run
 from cse_core.training.selection import SELECTION
+from experiments.cli.run_options import InputOptions
 from experiments.schema.recipes import BACKBONES, RUNS, first_lines
 from experiments.schema.rows import BASE, rank_scorer
 from experiments.schema.scales import SCALES, scale_for
@@ -54,25 +55,32 @@ def read_encoder(name: str) -> Pretrained:
     return Pretrained(name, word_vectors_hash(name) if is_word_vectors(name) else encoder_hash(resolve(name)))
 
 
-def with_inputs(
-    name: str, backbone: str, corpus: str, lines: int | None, columns: Sequence[str] = ()
-) -> tuple[Scale, str]:
-    """Return the named scale with the user's corpus and encoder, and the backbone's name in that scale.
+def with_inputs(given: InputOptions) -> tuple[Scale, str]:
+    """Return the named scale with the user's corpus, encoder and dev set, and the backbone's name in that scale.
 
     All of a method's runs get them, also its teachers. A backbone of the papers keeps its name. Any other encoder takes
     the place of BERT-base; if no scale is named, its size determines the settings.
     """
-    if columns and not corpus:
+    columns, lines, name = given.columns, given.corpus_lines, given.backbone
+    if columns and not given.corpus:
         raise ValueError(f"--columns {' '.join(columns)}: requires --corpus")
-    scale = look_up("scale", name or "small", SCALES)
-    first = read_corpus(corpus, lines, columns) if corpus else first_lines(scale.corpus, lines or scale.corpus.lines)
-    scale = replace(scale, corpus=first)
-    if backbone in BACKBONES:
-        return scale, backbone
-    encoder = Pretrained(backbone, encoder_hash(resolve(backbone)))
-    if name:
-        return replace(scale, backbones={BASE: encoder}), BASE
-    return scale_for(encoder, *encoder_size(backbone), first)
+    scale = look_up("scale", given.scale or "small", SCALES)
+    if given.corpus:
+        corpus = read_corpus(given.corpus, lines, columns)
+    else:
+        corpus = first_lines(scale.corpus, lines or scale.corpus.lines)
+    dev = read_dev(given.dev or scale.dev, given.pair_columns)
+    if name in BACKBONES:
+        return replace(scale, corpus=corpus, dev=dev), name
+    folder = resolve(name)
+    # Workers have another current folder.
+    encoder = Pretrained(str(folder.absolute()) if folder == Path(name) else name, encoder_hash(folder))
+    backbone = BASE
+    if given.scale:
+        scale = replace(scale, backbones={BASE: encoder}, corpus=corpus)
+    else:
+        scale, backbone = scale_for(encoder, *encoder_size(name), corpus)
+    return replace(scale, dev=dev), backbone
 
 
 def encoder_size(name: str) -> tuple[int, int]:

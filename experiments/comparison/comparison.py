@@ -277,10 +277,12 @@ class Comparison:
 
     def _promoted(self, entrant: Entrant, search: int, scores: Scores, draws: Sequence[Trial]) -> list[Trial]:
         first = TRIAL_SEEDS + self.block * search + self.budget.trials
-        best = [trial for trial in draws if scores.of(trial) is not None]
-        best.sort(key=lambda trial: -(scores.of(trial) or 0.0))
+        ended = [trial for trial in draws if scores.of(trial) is not None]
+        best: dict[str, Trial] = {}  # by settings, of which a space of choices may draw some again
+        for trial in sorted(ended, key=lambda trial: -(scores.of(trial) or 0.0)):
+            best.setdefault(settings_text(trial.settings), trial)
         seeds = range(first, first + self.budget.more_seeds)
-        return [trial.with_seed(seed) for trial in best[: self.budget.promoted] for seed in seeds]
+        return [trial.with_seed(seed) for trial in list(best.values())[: self.budget.promoted] for seed in seeds]
 
     def selected(self, entrant: Entrant, search: int, scores: Scores) -> tuple[Settings, float] | None:
         """Return a search's winner and its mean dev score over the seeds; None if every trial failed."""
@@ -324,7 +326,7 @@ class Comparison:
         tasks = tuple(dict.fromkeys((*dev_sets(self.dev), *scored)))
         groups: list[dict[str, Job]] = []
         for trial in trials:
-            nested = required_jobs(trial.run, self.scale.name, (self.scale.dev,), (self.name,))
+            nested = required_jobs(trial.run, self.scale.name, dev_sets(self.scale.dev), (self.name,))
             # Finals whose pairs are scored by ranks are also scored by the cosine, which shows what training gains.
             scorers = dict.fromkeys((trial.scorer, Cosine()) if final else (trial.scorer,))
             job = Job(

@@ -1,17 +1,23 @@
 """Make the entrants and the measures of a comparison from names: methods, files with methods, tasks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
+from cse_core.data import own_pairs
 from cse_core.evaluation import suite
+from cse_core.evaluation.scorers import Cosine
+from cse_core.evaluation.suite import find_task
+from cse_core.evaluation.tasks import RankingTask, STSTask, TransferTask
 from cse_core.lookup import look_up
+from cse_core.method import Method
 from cse_core.methods import METHODS
 from cse_core.run import Run
 from cse_core.space import SCORING_WEIGHT, LogUniform, Values, space_of
 from cse_core.training.selection import dev_sets
 from experiments.comparison.comparison import RATES, Comparison, Entrant, value_text
-from experiments.schema.recipes import RUNS, simcse_run
+from experiments.schema.recipes import RUNS
 from experiments.schema.rows import rank_scorer
 from experiments.schema.study import Scale
 from experiments.studies.own_study import load_method
@@ -20,7 +26,8 @@ from experiments.studies.own_study import load_method
 def entrant(name: str, scale: Scale, backbone: str) -> Entrant:
     """Return a method by its name, or by FILE.py:CLASS, with its published settings and its space.
 
-    The user's own method without published settings gets SimCSE's, and its own defaults.
+    The user's own method without recipes of its own gets the settings of the method that it extends, except those whose
+    defaults it changes. If it extends none, it gets SimCSE's run and its own defaults.
     """
     path, colon, kind = name.partition(".py")
     if colon:
@@ -35,12 +42,28 @@ def entrant(name: str, scale: Scale, backbone: str) -> Entrant:
     return Entrant(name=named, start=run, space={}, file=source)
 
 
-def _run_of_own(method: type, scale: Scale, backbone: str) -> Run | None:
-    recipe = method.recipes().get(backbone) if hasattr(method, "recipes") else None  # ty: ignore[not-callable]
+def _run_of_own(method: Any, scale: Scale, backbone: str) -> Run | None:
+    recipe = method.recipes().get(backbone) if hasattr(method, "recipes") else None
     if recipe is not None and isinstance(recipe.method, method):
         return scale.run(recipe, backbone)
-    run = simcse_run(scale, backbone)
-    return replace(run, method=method()) if run else None
+    ancestors = [name for kind in method.__mro__[1:] for name in RUNS if METHODS[name] is kind]
+    run = RUNS[ancestors[0] if ancestors else "simcse"](scale, backbone)
+    if run is None:
+        return None
+    try:
+        return replace(run, method=method(**_inherited(method, run.method) if ancestors else {}))
+    except TypeError as error:
+        raise ValueError(f"method {method.name}: {error}; expected a default for each setting") from error
+
+
+def _inherited(method: Any, parent: Method) -> dict[str, Any]:
+    """Return the fields of a parent's instance whose defaults the class of a method leaves as they are."""
+    defaults = {f.name: (f.default, f.default_factory) for f in fields(method)}
+    return {
+        f.name: getattr(parent, f.name)
+        for f in fields(parent)  # ty: ignore[invalid-argument-type]
+        if f.init and defaults[f.name] == (f.default, f.default_factory)
+    }
 
 
 def with_space(each: Entrant, scale: Scale, width: int, tasks: Sequence[str]) -> Entrant:
@@ -65,10 +88,18 @@ def _ranks_score(scale: Scale, tasks: Sequence[str]) -> bool:
 def measures_of(names: Sequence[str], dev: str, columns: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
     """Return the measures of finals: for each group, task or file, the tasks whose mean it is, without dev sets."""
     measures: dict[str, tuple[str, ...]] = {}
+    chosen_by = [own_pairs.pairs_of(each) for each in dev_sets(dev)]
     for name in names:
-        tasks = tuple(task for task in suite.expand_names((name,), columns) if task not in dev_sets(dev))
+        tasks = tuple(t for t in suite.expand_names((name,), columns) if own_pairs.pairs_of(t) not in chosen_by)
         if not tasks:
             raise ValueError(f"--evaluate {name}: these pairs choose the settings (--dev); expected others")
+        suite.check_scorer(Cosine(), tasks)
+        others = [task for task in tasks if not isinstance(find_task(task), STSTask | RankingTask | TransferTask)]
+        if others:
+            raise ValueError(
+                f"--evaluate {name}: {others[0]} is no score of which more is better; expected pairs, rankings or "
+                "transfer tasks"
+            )
         measures[f"mean of {name}" if len(tasks) > 1 else tasks[0]] = tasks
     return measures
 

@@ -1,11 +1,13 @@
 """Read a comparison's dev scores, failures and measures of the finals from the record, and add its trials."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from cse_core.data.atomic_write import atomic_write
 from cse_core.evaluation.suite import find_task
 from cse_core.training.selection import dev_sets
 from experiments.comparison.comparison import Address, Comparison, Scores, Trial, settings_text
@@ -48,6 +50,27 @@ def means_of(comparison: Comparison, results: pd.DataFrame, tasks: tuple[str, ..
     grouped = lines.groupby(["key", "scorer"])["score"].agg(["mean", "count"])
     complete = grouped[grouped["count"] == len(tasks)]["mean"]
     return {(str(key), str(scorer)): 100 * float(mean) for (key, scorer), mean in complete.items()}
+
+
+def check_inputs(comparison: Comparison, mlruns: Path) -> None:
+    """Refuse to mix a comparison's record, and its report, with those of other inputs; remember the inputs."""
+    start = comparison.entrants[0].start
+    now = {
+        "scale": comparison.scale.name,
+        "encoder": f"{start.backbone.name}, {start.backbone.identity[:12]}",
+        "corpus": str(comparison.scale.corpus),
+        "dev set": comparison.dev,
+    }
+    file = mlruns / "inputs.json"
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    for what, value in now.items():
+        if before.get(what, value) != value:
+            raise ValueError(
+                f"comparison {comparison.name}: {mlruns} has one of this name with the {what} {before[what]}, got "
+                f"{value}; expected another --name"
+            )
+    if not before:
+        atomic_write(file, json.dumps(now, indent=1) + "\n")
 
 
 def record_trials(

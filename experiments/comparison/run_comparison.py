@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cse_core.evaluation import suite
 from cse_core.training.loop import DivergedError
 from experiments.cli.console import console
 from experiments.comparison.comparison import STAGES, Comparison, Entrant, Scores, Trial
 from experiments.comparison.recorded import read_scores, record_trials
-from experiments.execution.job import ExecutionSettings
+from experiments.execution.job import ExecutionSettings, FailedTasksError
 from experiments.execution.plan import Plan, make_plan, scored_cells
 from experiments.execution.ray_sweep import RayConfig, run_plan
 from experiments.execution.sweep_setup import check_room, require_inputs
@@ -37,9 +38,9 @@ def run_comparison(
     Return the reasons of failures by key, and whether it ran to the end.
 
     A run that diverges, or whose dev score is undefined, is a result: it is recorded as failed, and can't win. After
-    one that fails for another reason its method waits, and the same command tries it again: the winner may depend on
-    it, and no test score is read before. After a failure of the machine (its disk, its memory, its network, a lost
-    worker), or of a teacher or base, the whole comparison stops.
+    one that fails for another reason, or whose teacher or base fails, its method waits, and the same command tries it
+    again: the winner may depend on it, and no test score is read before. After a failure of the machine (its disk, its
+    memory, its network, a lost worker) the comparison stops.
     """
     failed: dict[str, str] = {}
     left = list(entrants or comparison.entrants)
@@ -51,6 +52,7 @@ def run_comparison(
         while left:
             results, scores = read_scores(comparison, tracker.mlruns, failed)
             trials = comparison.stage(stage, scores, left)
+            record_trials(comparison, trials, scores, set(), tracker.mlruns)  # those of a command that was killed
             work = _left(comparison, stage, [t for t in trials if t.run.key not in scores.failed], results, execution)
             if not work.pending:
                 break
@@ -61,12 +63,11 @@ def run_comparison(
             failed |= _undefined(trials, scores, comparison.dev, results) if ended else {}
             for_good = {key for key, reason in failed.items() if _is_result(reason)}
             record_trials(comparison, trials, scores, for_good, tracker.mlruns)
-            own = {trial.run.key for trial in trials}
-            ends = (_is_of_machine(reason) or key not in own for key, reason in reasons.items())
-            if not ended or any(ends):
+            if not ended or any(map(_is_of_machine, reasons.values())):
                 return failed, False
-            unclear = {t.entrant.name for t in trials if t.run.key in failed.keys() - for_good}
-            left = [each for each in left if each.name not in unclear]
+            unclear = failed.keys() - {trial.run.key for trial in trials if trial.run.key in for_good}
+            unclear_of = {t.entrant.name for t in trials if unclear & {t.run.key, *_needed(t)}}
+            left = [each for each in left if each.name not in unclear_of]
     return failed, True
 
 
@@ -115,14 +116,23 @@ def _undefined(trials: Sequence[Trial], scores: Scores, dev: str, results: pd.Da
     return {t.run.key: UNDEFINED for t in trials if t.run.key in ended and not scores.has_ended(t)}
 
 
+def _needed(trial: Trial) -> set[str]:
+    """Return the keys of a trial's teachers and bases."""
+    return {run.key for run in trial.run.required_checkpoints()}
+
+
 def _is_result(reason: str) -> bool:
-    return reason == UNDEFINED or reason.startswith(f"{DivergedError.__name__}:")
+    """Return whether a run failed as its encoder has no score."""
+    of_tasks = reason.startswith(f"{FailedTasksError.__name__}:")
+    no_score = of_tasks and reason.endswith((suite.UNDEFINED, suite.NOT_FINITE))
+    return no_score or reason == UNDEFINED or reason.startswith(f"{DivergedError.__name__}:")
 
 
 def _is_of_machine(reason: str) -> bool:
     """Return whether a run failed for a reason that has nothing to do with its method."""
     kind = getattr(builtins, reason.partition(":")[0], None)
     of_system = isinstance(kind, type) and issubclass(kind, OSError | MemoryError)
+    of_system &= kind is not FileNotFoundError  # a method of one's own may look for a file
     of_memory = "out of memory" in reason or "can't allocate memory" in reason  # of a GPU, of torch
     return (
         of_system

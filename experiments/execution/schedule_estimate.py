@@ -17,6 +17,7 @@ from experiments.execution.plan import Plan, study_by_study
 from experiments.execution.step_cost import ROWS, Size, padded_rows, size_of, step_cost
 from experiments.results.provenance import is_gpu
 from experiments.schema.recipes import BACKBONES
+from experiments.schema.scales import SCALES
 from experiments.schema.study import Published
 
 if TYPE_CHECKING:
@@ -205,6 +206,17 @@ def expected_seconds(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, fl
     jobs = list(jobs)
     measured, epochs = measured_seconds_of(jobs, results), _recorded_epochs(results)
     return {job.key: _estimate(job, epochs) if measured[job.key] is None else measured[job.key] for job in jobs}
+
+
+def times_lines(job: Job, seconds: float | None) -> float | None:
+    """Return the seconds of a job whose corpus has other lines than its scale's, of which `seconds` are.
+
+    With a fixed number of steps they are the same.
+    """
+    run = job.encoder
+    if seconds is None or not isinstance(run, Run) or run.max_steps:
+        return seconds
+    return seconds * run.corpus.lines / SCALES[job.scale].corpus.lines
 
 
 def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None:

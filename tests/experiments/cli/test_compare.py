@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -143,6 +145,21 @@ def test_a_comparison_that_was_killed_resumes_and_a_method_that_fails_stops_no_o
 
 
 @pytest.mark.slow
+def test_trials_that_a_killed_command_did_not_record_are_added_without_training(
+    resumed: tuple[Path, set[str], str], methods: tuple[str, ...], tmp_path: Path
+) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(resumed[0], again)
+    before = csv_record.read_searches("quickstart", again)
+    (csv_record.folder_for("quickstart", again) / "searches.csv").unlink()
+    started = set(csv_record.read_runs("quickstart", again)["key"])
+    compare(again, *methods, *SHORT)
+    after = csv_record.read_searches("quickstart", again)
+    assert set(after["keys"]) == set(before["keys"])
+    assert set(csv_record.read_runs("quickstart", again)["key"]) == started
+
+
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
     resumed: tuple[Path, set[str], str], methods: tuple[str, ...], tmp_path: Path
@@ -197,6 +214,120 @@ def test_on_an_encoder_and_a_short_corpus_of_ones_own_the_base_is_the_baseline(t
     assert {run.pooling for run in (simcse.start, rankencoder.start, *rankencoder.start.nested())} == {"mean"}
     published = comparison.finals(rankencoder, PUBLISHED, Scores({}))[0]
     assert getattr(published.run.method, "corpus_size") == getattr(published.scorer, "size") == 300  # noqa: B009
+
+
+def test_an_encoder_by_a_relative_path_is_found_from_the_workers_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "my/encoder")
+    monkeypatch.chdir(tmp_path)
+    by_place = [
+        described(tyro.cli(Options, args=("simcse", "compcse", "--backbone", name))).entrants[0].start
+        for name in ("my/encoder", str(tmp_path / "my/encoder"))
+    ]
+    assert by_place[0] == by_place[1]
+
+
+def pairs(path: Path, first: int) -> Path:
+    path.write_text("".join(f"River {i} is long.\tRiver {i + 1} is not.\t{i % 5}\n" for i in range(first, first + 40)))
+    return path
+
+
+def test_a_dev_set_of_ones_own_also_chooses_the_checkpoints_of_teachers_and_bases(tmp_path: Path) -> None:
+    dev, test = (str(pairs(tmp_path / name, first)) for name, first in (("dev.tsv", 0), ("test.tsv", 100)))
+    words = ("simcse", "rankcse", "rankencoder", "dclr", "--dev", dev, "--evaluate", test)
+    comparison = described(tyro.cli(Options, args=words))
+    for each in comparison.entrants[1:]:
+        rules = each.start.required_checkpoints()
+        assert {rule for of_run in rules.values() for rule in of_run} == {comparison.dev}
+        jobs = comparison.jobs(comparison.finals(each, PUBLISHED, Scores({})), final=False).values()
+        assert {task for job in jobs for scoring in job.scorings for task in scoring.tasks} == {comparison.dev}
+
+
+def test_dev_pairs_that_are_scored_too_are_named_in_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_comparison, "run_comparison", lambda *given: ({}, False))
+    dev, test = (str(pairs(tmp_path / name, first)) for name, first in (("dev.tsv", 0), ("test.tsv", 25)))
+    words = ("simcse", "compcse", *SHORT, "--dev", dev, "--evaluate", test, "--mlruns", str(tmp_path / "mlruns"))
+    main(tyro.cli(Options, args=words))
+    assert re.search(r"warning: own_dev_\w+ selects the checkpoint by pairs .* \(15 of 40 pairs\)", _line(capsys))
+
+
+def _line(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def own_class(folder: Path, header: str, body: str) -> str:
+    module, name = header.split()
+    path = folder / f"{folder.name}_{len(list(folder.iterdir()))}.py"  # a module of a name that no other test has
+    path.write_text(
+        f"from dataclasses import dataclass\n\nfrom {module} import {name}\n\n\n"
+        f"@dataclass(frozen=True, kw_only=True)\nclass Mine({name}):\n    name = 'mine'\n    version = 1\n    {body}\n"
+    )
+    return f"{path}:Mine"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "cse_core.methods.whitenedcse WhitenedCSE",
+        "cse_core.methods.baselines.ct CT",
+        "cse_core.methods.baselines.mocose MoCoSE",
+        "cse_core.methods.rankencoder RankEncoder",
+        "cse_core.methods.simcse SimCSE",
+    ],
+)
+def test_a_method_that_extends_another_is_compared_in_the_settings_of_that_one(tmp_path: Path, header: str) -> None:
+    with patch.dict(METHODS), patch.object(own_study, "_LOADED", []):
+        mine = own_class(tmp_path, header, "note: str = 'new'")
+        parent = header.split()[1].lower()
+        theirs, ours = (each.start for each in described(tyro.cli(Options, args=(parent, mine))).entrants)
+    assert ours.method.name == "mine"
+    fields_of = {f.name: getattr(ours.method, f.name) for f in fields(theirs.method)}  # ty: ignore[invalid-argument-type]
+    assert theirs == replace(ours, method=type(theirs.method)(**fields_of))
+
+
+def test_a_default_that_a_method_changes_is_kept_and_one_that_is_missing_refused(tmp_path: Path) -> None:
+    header = "cse_core.methods.whitenedcse WhitenedCSE"
+    with patch.dict(METHODS), patch.object(own_study, "_LOADED", []):
+        mine = own_class(tmp_path, header, "groups: int = 4")
+        start = described(tyro.cli(Options, args=("simcse", mine))).entrants[1].start
+    assert getattr(start.method, "groups") == 4  # noqa: B009
+    with patch.dict(METHODS), patch.object(own_study, "_LOADED", []):
+        mine = own_class(tmp_path, header, "weight: float")
+        with pytest.raises(ValueError, match=r"method mine: .*'weight'; expected a default for each setting"):
+            described(tyro.cli(Options, args=("simcse", mine)))
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        (("--evaluate", "neighbours"), "stsb_neighbours"),
+        (("--evaluate", "geometry"), "is no score of which more is better"),
+        (("--dev", "{0}", "--evaluate", "{1}"), "these pairs choose the settings"),
+        (("--name", "tuned"), "is a declared comparison"),
+    ],
+)
+def test_what_can_not_decide_is_refused(tmp_path: Path, named: Sequence[str], expected: str) -> None:
+    files = [str(pairs(tmp_path / name, 0)) for name in ("dev.tsv", "copy.tsv")]
+    with pytest.raises(ValueError, match=expected):
+        described(tyro.cli(Options, args=("simcse", "compcse", *(word.format(*files) for word in named))))
+
+
+def test_a_dry_run_estimates_a_method_and_a_corpus_that_no_run_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = own_method(tmp_path, "Untimed", SAME_LOSS)
+    hours = {}
+    with patch.dict(METHODS), patch.object(own_study, "_LOADED", []):
+        for lines in (16_384, 163_840):
+            words = ("simcse", mine, "--corpus-lines", str(lines), "--dry-run", "--mlruns", str(tmp_path / "new"))
+            main(tyro.cli(Options, args=words))
+            said = capsys.readouterr().out
+            assert "unknown" not in said
+            hours[lines] = float(re.search(r"at a time: ([\d.]+) h", said)[1])  # ty: ignore[not-subscriptable]
+    assert hours[163_840] == pytest.approx(10 * hours[16_384], rel=0.1)
 
 
 @pytest.mark.slow

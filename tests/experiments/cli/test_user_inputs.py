@@ -154,6 +154,8 @@ def test_teachers_are_encoders_runs_or_scorers_with_their_shares() -> None:
     assert whitened.scorer.corpus == built("rankcse").corpus
     assert isinstance(trained.encoder, Run)
     assert (trained.encoder.key, trained.select) == (built("simcse").key, "stsb_dev")
+    rules = built("rankcse", "--dev", "avg_sts").required_checkpoints().values()
+    assert {rule for of_run in rules for rule in of_run} == {"avg_sts"}
     equal = built("rankcse", "--teachers", "wiki-mini", "wiki-tiny@ranks").method
     assert isinstance(equal, RankCSE)
     assert [teacher.weight for teacher in equal.teachers] == [0.5, 0.5]

@@ -7,11 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from cse_core.evaluation import suite
 from experiments.compare import check_ready
 from experiments.comparison import run_comparison
-from experiments.comparison.comparison import Budget, Comparison
+from experiments.comparison.comparison import Budget, Comparison, Scores
+from experiments.comparison.recorded import check_inputs, record_trials
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.plan import Plan
+from experiments.results import csv_record
 from tests.support.comparisons import comparison_of
 
 COMPARISON = comparison_of("simcse", "compcse", "rankcse", budget=Budget(trials=1, searches=1, finals=1))
@@ -96,13 +99,64 @@ def test_a_failure_of_the_machine_ends_it(run: Callable, reason: str) -> None:
     assert set(failed.values()) == {reason}
 
 
-def test_a_teacher_that_fails_ends_it_as_other_settings_would_win(
-    run: Callable, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "reason", ["ValueError: does not reproduce its recorded scores", "DivergedError: run 0: loss is nan at step 2 of 9"]
+)
+def test_a_method_whose_teacher_fails_waits_as_other_settings_would_win(
+    run: Callable, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     monkeypatch.setattr(Comparison, "has_chosen", lambda *given: True)
+    seen = []
 
     def reasons(work: Plan) -> dict[str, str]:
-        (teacher, *_) = [job.key for job in work.pending if job.key not in of_students(work, "")]
-        return {teacher: "ValueError: does not reproduce its recorded scores"}
+        seen.append({job.label for job in work.pending if job.key in of_students(work, "")})
+        teachers = [job.key for job in work.pending if job.key not in of_students(work, "")]
+        return dict.fromkeys(teachers[:1], reason) | of(work, "compcse", "DivergedError: run 1: loss is nan at step 2")
 
-    assert run(reasons, "rankcse")[1:] == (False, 1)
+    failed, ended, _ = run(reasons, "rankcse", "compcse")
+    assert ended
+    assert reason in failed.values()
+    assert seen == [{"rankcse search 1", "compcse search 1"}, {"compcse published"}]
+
+
+@pytest.mark.parametrize(
+    ("reason", "finals"),
+    [
+        (f"FailedTasksError: synthetic_dev by cosine: spearman.all {suite.UNDEFINED}", ["compcse", "simcse"]),
+        (f"FailedTasksError: synthetic_dev by cosine: the vector of 'A' {suite.NOT_FINITE}", ["compcse", "simcse"]),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'words.txt'", ["simcse"]),
+    ],
+)
+def test_a_trial_without_a_score_is_a_result_and_a_file_that_a_method_lacks_is_its_own_failure(
+    run: Callable, tmp_path: Path, reason: str, finals: list[str]
+) -> None:
+    seen = []
+
+    def reasons(work: Plan) -> dict[str, str]:
+        seen.append({job.label for job in work.pending})
+        return of(work, "simcse", "DivergedError: run 0: loss is nan at step 2 of 9") | of(work, "compcse", reason)
+
+    _, ended, _ = run(reasons)
+    assert ended
+    assert sorted(seen[1]) == [f"{name} published" for name in finals]
+    lines = csv_record.read_searches(COMPARISON.scale.name, tmp_path)
+    assert list(lines["state"]) == ["failed"] * 2 * len(finals)
+
+
+def test_a_trial_of_a_changed_method_is_recorded_beside_the_one_before(tmp_path: Path) -> None:
+    """Its settings and its seed are the same; its key is another."""
+    (trial, *_) = COMPARISON.stage("trials", Scores({}))
+    changed = replace(trial, run=replace(trial.run, max_steps=7))
+    for each in (trial, changed):
+        record_trials(COMPARISON, [each], Scores({}), {each.run.key}, tmp_path)
+    assert set(csv_record.read_searches(COMPARISON.scale.name, tmp_path)["keys"]) == {trial.run.key, changed.run.key}
+
+
+def test_a_record_with_other_inputs_is_refused(tmp_path: Path) -> None:
+    check_inputs(COMPARISON, tmp_path)
+    check_inputs(replace(COMPARISON, margin=1.0, budget=Budget(trials=2)), tmp_path)
+    other = replace(COMPARISON.scale, corpus=replace(COMPARISON.scale.corpus, lines=300))
+    with pytest.raises(
+        ValueError, match=r"^comparison test: .* with the corpus .*, got .* 300 lines.*; expected another --name"
+    ):
+        check_inputs(replace(COMPARISON, scale=other), tmp_path)
