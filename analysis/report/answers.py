@@ -196,14 +196,17 @@ ANSWERS: dict[str, tuple[tuple[Shown, ...], str]] = {
     "page answers",
     of=lambda ask: (
         partial(ask.record.in_column, scale=ask.scale),
-        paper_gains(summaries(ask.record, ask.scale), "wiki-tiny"),
+        *(paper_gains(summaries(ask.record, ask.scale), "wiki-tiny", measure) for measure in range(2)),
         partial(value_text, record=ask.record),
     ),
 )
-def answers_grid(choose: Choose, tuned: Mapping[str, Gain], value: Callable[[str], str]) -> Grid:
+def answers_grid(
+    choose: Choose, tuned: Mapping[str, Gain], apart: Mapping[str, Gain], value: Callable[[str], str]
+) -> Grid:
     """Return a line for each paper: the printed gain over SimCSE, the gains here, and how to read them.
 
-    `tuned` has the small model's gains when the method and SimCSE are tuned alike, and a column if there are any.
+    `tuned` has the small model's gains when the method and SimCSE are tuned alike, and a column if there are any;
+    `apart` has the same on disjoint pairs.
     `value` gives a value of the pages by its name.
     """
 
@@ -214,7 +217,7 @@ def answers_grid(choose: Choose, tuned: Mapping[str, Gain], value: Callable[[str
         (
             paper,
             "<br>".join(_printed(paper, shown)),
-            *([_tuned_text(tuned.get(paper))] if tuned else []),
+            *([_tuned_text(tuned.get(paper), apart.get(paper))] if tuned else []),
             gains(shown, better=False),
             gains(shown, better=True),
             re.sub(r"{(.+?)}", lambda name: value(name[1]), reading),
@@ -233,8 +236,13 @@ def _printed(paper: str, shown: tuple[Shown, ...]) -> list[str]:
     return [f"{name}: {gain}" for name, gain in found.items()] if several else list(found.values())[:1]
 
 
-def _tuned_text(gain: Gain | None) -> str:
-    return f"{_unbroken(gain.estimate)}{PLANNED}: **{gain.verdict}**" if gain else NOT_COMPLETE
+def _tuned_text(gain: Gain | None, apart: Gain | None) -> str:
+    """Return a gain over a tuned SimCSE, that on disjoint pairs in parentheses, the verdict and the test's power."""
+    if gain is None:
+        return NOT_COMPLETE
+    disjoint = f" ({number(apart.estimate.mean, sign=True)})" if apart and apart.estimate else ""
+    power = "" if gain.detectable is None else f", 80 % power for {number(gain.detectable, digits=1)}"
+    return f"{_unbroken(gain.estimate)}{disjoint}{PLANNED}: **{gain.verdict}**{power}"
 
 
 def gains_shown(choose: Choose, tuned: Mapping[str, Gain]) -> Iterator[tuple[str, str, Estimate | None, float | None]]:

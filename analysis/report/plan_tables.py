@@ -223,7 +223,7 @@ def _verdict_line(verdict: Verdict) -> tuple[str, ...]:
 
 def _verdict_text(verdict: Verdict) -> str:
     if verdict.own:  # the family's reason is above the table
-        return f"{verdict.word}; its own test: {verdict.own}"
+        return verdict.with_own_test
     return ": ".join(filter(None, (verdict.text, verdict.reason)))
 
 

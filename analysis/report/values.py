@@ -486,7 +486,7 @@ def _result(verdict: Verdict) -> str:
     """Return an estimate with its seeds and the verdict, or which seeds are missing."""
     if verdict.estimate is None:
         return one_look_text(verdict)
-    return f"{_text(verdict.estimate, 'estimate', 2, '')}, {verdict.estimate.n} seeds: **{verdict.text}**"
+    return f"{_text(verdict.estimate, 'estimate', 2, '')}, {verdict.estimate.n} seeds: **{verdict.with_own_test}**"
 
 
 def _verdict_key(verdict: Verdict) -> str:

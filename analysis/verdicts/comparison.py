@@ -85,9 +85,15 @@ class Summary:
         """The name of the encoder that all methods train."""
         return self.comparison.entrants[0].start.backbone.name
 
-    def gain(self, name: str) -> Gain | None:
-        """Return a method's gain in the first measure; None if it is the baseline or not compared."""
-        return self.gains.get((name, next(iter(self.comparison.measures))))
+    @property
+    def published_baseline(self) -> float | None:
+        """The mean of the baseline's published settings in the first measure."""
+        scores = self.tuned[0].measures[next(iter(self.comparison.measures))][PUBLISHED]
+        return mean(scores.values()) if scores else None
+
+    def gain(self, name: str, measure: int = 0) -> Gain | None:
+        """Return a method's gain in the first measure or another; None if it is the baseline or not compared."""
+        return self.gains.get((name, list(self.comparison.measures)[measure]))
 
 
 def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iterator[Summary]:
@@ -100,12 +106,15 @@ def recorded_summaries(scale: str, searches: pd.DataFrame, mlruns: Path) -> Iter
         yield replace(every, tuned=tuple(each for each in every.tuned if each.ended or each is every.tuned[0]))
 
 
-def paper_gains(summaries: Iterable[Summary], backbone: str) -> dict[str, Gain]:
-    """Return the four papers' gains over an equally tuned SimCSE on a backbone; what is not complete is left out."""
+def paper_gains(summaries: Iterable[Summary], backbone: str, measure: int = 0) -> dict[str, Gain]:
+    """Return the four papers' gains over an equally tuned SimCSE on a backbone, in the comparison's first measure.
+
+    What is not complete is left out. `measure` is the number of another measure.
+    """
     found: dict[str, Gain] = {}
     for summary in (each for each in summaries if each.backbone == backbone):
         for paper in HEADLINES:
-            gain = summary.gain(paper.lower())
+            gain = summary.gain(paper.lower(), measure)
             found |= {paper: gain} if gain and gain.estimate else {}
     return found
 

@@ -72,7 +72,7 @@ class PlanVerdicts:
 
     def of_claims(self) -> dict[str, str]:
         """Return the verdict on every claim in words."""
-        return {each.tested.claim: each.text for each in (*self.primaries, *self.others)}
+        return {each.tested.claim: each.with_own_test for each in (*self.primaries, *self.others)}
 
 
 def judge_stage(studies: Iterable[Results], stage: str) -> tuple[Verdict, ...]:

@@ -61,3 +61,8 @@ class Verdict:
         """The word, with a note if the difference is smaller than the margin."""
         margin = self.tested.margin if isinstance(self.tested, Contrast) else None
         return with_size(self.word, self.estimate, margin)
+
+    @property
+    def with_own_test(self) -> str:
+        """The text, with the verdict of its own test where its family's controls overrule it."""
+        return f"{self.word}; its own test: {self.own}" if self.own else self.text

@@ -26,7 +26,8 @@ def choose(name: str, scale: str) -> Results:
 
 def test_gains_stand_at_their_backbones_and_the_rest_is_not_run() -> None:
     tuned = t_estimate(1.5, 0.5, 4, 3)
-    gains = strength.gains_by_strength(choose, {("CompCSE", "wiki-tiny"): tuned, ("RankCSE", "wiki-medium"): tuned})
+    tuned_at = {("CompCSE", "wiki-tiny"): tuned, ("RankCSE", "wiki-medium"): tuned}
+    gains = strength.gains_by_strength(choose, tuned_at, {"wiki-medium": 57.04, "minilm-remasked": 1.0})
     by_place = {(gain.paper, gain.backbone): gain for gain in gains}
     assert by_place["RankCSE", "wiki-medium"].how == strength.TUNED
     assert by_place["RankCSE", strength.PUBLISHED].estimate.mean == 3.8
@@ -41,6 +42,9 @@ def test_gains_stand_at_their_backbones_and_the_rest_is_not_run() -> None:
     assert expected
     assert by_place["CompCSE", "minilm-remasked"].estimate.mean == pytest.approx(expected.mean)
     figure: Any = strength.strength(gains)
+    labels = {label.get_text() for label in figure.axes[-1].get_xticklabels()}
+    assert "wiki-medium\n57.0" in labels
+    assert not any(label.endswith("1.0") for label in labels)
     for axes, paper in zip(figure.axes, HEADLINES, strict=True):
         drawn = {name for of, name in by_place if of == paper}
         assert axes.get_title() == paper

@@ -29,7 +29,7 @@ def choose(results: dict[str, pd.DataFrame]) -> dict[str, Results]:
 
 def test_what_is_not_recorded_says_so() -> None:
     studies = choose({})
-    grid = answers_grid(lambda name, _: studies[name], {}, str.upper)
+    grid = answers_grid(lambda name, _: studies[name], {}, {}, str.upper)
     assert [row[0] for row in grid.rows] == list(HEADLINES)
     cells = [line.rpartition(": ")[2] for row in grid.rows for gains in row[2:4] for line in gains.split("<br>")]
     assert set(cells) == {NOT_RUN}
@@ -38,7 +38,7 @@ def test_what_is_not_recorded_says_so() -> None:
 
 def test_a_value_in_how_to_read_a_gain_is_the_pages_own() -> None:
     studies = choose({})
-    readings = [row[-1] for row in answers_grid(lambda name, _: studies[name], {}, str.upper).rows]
+    readings = [row[-1] for row in answers_grid(lambda name, _: studies[name], {}, {}, str.upper).rows]
     assert "ListNet is R1 points behind" in readings[0]
     assert not any("{" in reading for reading in readings)
 
@@ -53,7 +53,7 @@ def test_a_gain_is_that_of_the_declared_contrast_and_every_row_is_declared() -> 
     (expected,) = [
         measure(filled, each).estimate for each in first.contrasts if getattr(each, "plus", ()) == ("CompCSE",)
     ]
-    text = answers_grid(lambda name, _: filled if name == first.name else studies[name], {}, str).rows[3][2]
+    text = answers_grid(lambda name, _: filled if name == first.name else studies[name], {}, {}, str).rows[3][2]
     assert expected
     assert f"{expected.mean:+.2f}{NO_BREAK}[" in text.partition("<br>")[0]
 
@@ -84,12 +84,13 @@ def test_a_gain_of_equal_tuning_is_shown_with_its_verdict_and_the_others_are_not
     studies = choose({})
     estimate = Estimate(-0.5, Interval(-0.9, -0.1), 4)
     tuned = {"RankCSE": Gain(estimate=estimate, verdict="worse", detectable=0.8)}
-    grid = answers_grid(lambda name, _: studies[name], tuned, str)
+    apart = {"RankCSE": Gain(estimate=Estimate(-0.3, None, 4), verdict="estimated")}
+    grid = answers_grid(lambda name, _: studies[name], tuned, apart, str)
     assert [row[grid.header.index("small model, equally tuned")] for row in grid.rows] == [
-        f"-0.50{NO_BREAK}[-0.90,{NO_BREAK}-0.10]{PLANNED}: **worse**",
+        f"-0.50{NO_BREAK}[-0.90,{NO_BREAK}-0.10] (-0.30){PLANNED}: **worse**, 80 % power for 0.8",
         *["not complete"] * 3,
     ]
-    assert "small model, equally tuned" not in answers_grid(lambda name, _: studies[name], {}, str.upper).header
+    assert "small model, equally tuned" not in answers_grid(lambda name, _: studies[name], {}, {}, str.upper).header
     lines = list(gains_shown(lambda name, _: studies[name], tuned))
     assert lines[0] == ("RankCSE", EQUALLY_TUNED, estimate, 3.8)
     assert len(lines) == 1 + len(list(gains_shown(lambda name, _: studies[name], {})))
@@ -108,7 +109,7 @@ def test_the_gain_on_disjoint_pairs_is_in_parentheses_if_all_seeds_have_it() -> 
             shown = replace(first, columns=(column,), contrasts=())
             return join(shown, lines if column == "sts_avg" else disjoint)
 
-        return answers_grid(chosen, {}, str).rows[3][2].partition("<br>")[0]
+        return answers_grid(chosen, {}, {}, str).rows[3][2].partition("<br>")[0]
 
     found = re.fullmatch(rf"([-+.\d]+)\s\[.*\] \(([-+.\d]+)\){PLANNED}, 10\sseeds", line(apart))
     assert found

@@ -1,5 +1,6 @@
 """The second plan has the contrasts and the teachers' seeds that it states, and is older than its runs."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +75,25 @@ def test_the_second_plan_is_older_than_its_runs() -> None:
     for study in choose_studies([*STAGE_A, "plan2-quality"], "small"):
         results = csv_record.read_results(study.scale.name)
         assert younger_contrasts([study], results[~results["key"].isin(others)], page_at) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["B", "C"])
+def test_the_text_of_a_comparison_is_that_of_the_commits_that_ran_it(stage: str) -> None:
+    searches = csv_record.read_searches("small")
+    searches = searches[searches["search"].str.startswith({"B": "tuned ", "C": "tuned-medium "}[stage])]
+    page_at = page_in_history(ROOT, "experiments/PLAN2.md")
+
+    def text(page: str | None) -> str:
+        assert page
+        (found,) = re.findall(rf"^## Stage {stage}: .*?(?=^## )", page, re.MULTILINE | re.DOTALL)
+        return " ".join(found.split())
+
+    now = text((ROOT / "experiments/PLAN2.md").read_text(encoding="utf-8"))
+    commits = set(searches["commit"].str.rstrip("+"))
+    assert commits
+    for commit in commits:
+        assert text(page_at(commit)) == now, commit
 
 
 def test_averages_with_the_start_are_those_of_stage_d_encoders_by_another_scorer() -> None:
