@@ -34,15 +34,16 @@ from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console, print_failures
 from experiments.cli.options import Words, above_zero, at_least, filled_data_folder, flag
 from experiments.cli.run_options import InputOptions
-from experiments.cli.selection_warnings import selection_warnings
+from experiments.cli.selection_warnings import shared_pairs_warnings
 from experiments.cli.sweep_options import RayOptions, check_ray
 from experiments.cli.user_inputs import check_corpus, encoder_size, with_inputs, with_own_pooling
 from experiments.comparison.comparison import PUBLISHED, SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
 from experiments.comparison.entrants import entrant, measures_of, tasks_of, tried_text, with_space
 from experiments.comparison.recorded import check_inputs, read_scores
 from experiments.comparison.tuned import COMPARISONS
-from experiments.execution.log_queue import record_results
-from experiments.execution.schedule_estimate import expected_seconds, measured_seconds_of, times_lines
+from experiments.execution.job import Job
+from experiments.execution.log_queue import log_results, record_results
+from experiments.execution.schedule_estimate import expected_seconds, measured_seconds_of
 from experiments.execution.sweep_report import hours, print_mlflow_command
 from experiments.execution.sweep_setup import (
     execution_settings,
@@ -186,7 +187,8 @@ def writes_left(comparison: Comparison, entrants: Sequence[Entrant], scores: Sco
 def runs_left(comparison: Comparison, entrant: Entrant, scores: Scores) -> int:
     """Return how many of a method's runs have not ended."""
     known = [trial for stage in STAGES for trial in comparison.stage(stage, scores, (entrant,))]
-    return comparison.budget.runs - sum(map(scores.has_ended, known))
+    every = len(known) if comparison.has_chosen(entrant, scores) else comparison.budget.runs
+    return every - sum(map(scores.has_ended, known))
 
 
 def seconds_left(
@@ -194,19 +196,21 @@ def seconds_left(
 ) -> float | None:
     """Return the seconds of training that `left` runs take, with teachers and bases; None if they can't be estimated.
 
-    Runs take as long as a trial on average, which is measured in `results`, the comparison's own, or estimated from
-    those of the project in `timed`.
+    Runs take as long as a trial on average. `results` is the comparison's own record, `timed` the project's.
     """
+    if not left:
+        return 0.0
     trials = comparison.stage("trials", scores, (entrant,))
-    keys, trained = {trial.run.key for trial in trials}, set(results["key"])
-    jobs = list(comparison.jobs(trials, final=False).values())
-    own_times, others = measured_seconds_of(jobs, results), expected_seconds(jobs, timed)
-    seconds = {
-        job.key: times_lines(job, others[job.key]) if own_times[job.key] is None else own_times[job.key] for job in jobs
-    }
-    own = [value for key, value in seconds.items() if key in keys and value is not None]
-    nested = [value for key, value in seconds.items() if key not in keys | trained and value is not None]
-    return statistics.mean(own) * left + sum(nested) if own else None
+    jobs = comparison.jobs(trials, final=False)
+    nested = [jobs[key] for key in jobs.keys() - {trial.run.key for trial in trials} - set(results["key"])]
+    # A trial without a measured time takes as long as the published settings, with its number of epochs.
+    typical = {run.epochs: replace(entrant.start, epochs=run.epochs) for run in (trial.run for trial in trials)}
+    others = expected_seconds([Job(run, comparison.scale.name, "") for run in typical.values()], timed)
+    measured = measured_seconds_of(jobs.values(), results, on_gpus=True)
+    seconds = [measured[t.run.key] or others[typical[t.run.epochs].key] for t in trials]
+    known = [value for value in seconds if value is not None]
+    more = [measured[key] or value for key, value in expected_seconds(nested, timed).items()]
+    return statistics.mean(known) * left + sum(filter(None, more)) if known else None
 
 
 def chosen(options: Options) -> tuple[Comparison, Options]:
@@ -261,11 +265,12 @@ def main(options: Options) -> int:
     from analysis.comparison.report import write_report  # lazy: slow import
     from experiments.comparison.run_comparison import not_ready, run_comparison  # lazy: slow import
 
-    check_ready(comparison, entrants, not_ready(comparison, entrants, options.mlruns))
     csv_record.check_writable(options.mlruns)
     check_database(options.mlruns)
-    for file in {"", *(each.file for each in entrants)}:
+    files = {"", *(each.file for each in entrants)}
+    for file in files:
         record_results(execution.store, options.mlruns, file)
+    check_ready(comparison, entrants, not_ready(comparison, entrants, options.mlruns))
     finals = [trial for each in entrants for trial in comparison.finals(each, PUBLISHED, Scores({}))]
     jobs = list(comparison.jobs(finals, final=True).values())
     require_inputs(jobs, untrained_keys(jobs, execution.store), execution.data)
@@ -275,7 +280,8 @@ def main(options: Options) -> int:
     if options.methods[0] not in COMPARISONS:
         check_inputs(comparison, options.mlruns)
         tasks = tasks_of(comparison.measures)
-        for warning in selection_warnings(entrants[0].start, comparison.dev, tasks, execution.data):
+        unsafe = [task for task in tasks if f"{task}_disjoint" not in tasks]
+        for warning in shared_pairs_warnings(comparison.dev, unsafe, execution.data):
             console.print(f"warning: {warning}", style="yellow")
     print_forecast(comparison, entrants, workers, options.mlruns)
     prepare_shared(options)
@@ -288,6 +294,8 @@ def main(options: Options) -> int:
             print_failures(failed, ended)
             return INTERRUPTED
         report = write_report(comparison, options.mlruns, execution.store, failed)
+    for file in files:
+        log_results(execution.store, tracker, file)
     print_failures(failed, ended=True)
     for line in report:
         console.print(line, highlight=False)

@@ -56,7 +56,7 @@ from experiments.cli.user_inputs import (
 from experiments.execution import sweep_report
 from experiments.execution.job import ExecutionSettings, FailedTasksError, Job, Scoring, describe, execute
 from experiments.execution.log_queue import say_not_logged
-from experiments.execution.schedule_estimate import expected_seconds, times_lines
+from experiments.execution.schedule_estimate import expected_seconds
 from experiments.execution.sweep_setup import check_room, require_inputs, untrained_keys
 from experiments.results import csv_record
 from experiments.results.score_tables import main_scores, print_over_seeds, print_scores, print_warnings
@@ -162,8 +162,8 @@ def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
     sweep_report.warn_slow_precision([job.encoder for job in jobs], execution.device)
     left = [job for job in jobs if job.key in keys]
     if left:
-        seconds = expected_seconds(left, csv_record.read_results(jobs[0].scale))
-        known = [each for job in left if (each := times_lines(job, seconds[job.key])) is not None]
+        seconds = expected_seconds(left, csv_record.read_results(jobs[0].scale)).values()
+        known = [each for each in seconds if each is not None]
         time = sweep_report.hours(sum(known)) if len(known) == len(left) else sweep_report.UNTIMED
         console.print(f"runs to train: {len(left)}, time: {time}")
 

@@ -74,7 +74,7 @@ TASKS: dict[str, Task] = _OF_RECORD | {
     **{f"{name}_fast": TransferTask(labelled_sets=(name,), setting="fast") for name in TRANSFER},
     "stsb_geometry": GeometryTask(SPLITS["stsb"]),
 }
-UNDEFINED, NOT_FINITE = "undefined; are all its scores equal?", "is not finite"  # why an encoder has no score
+UNDEFINED, NOT_FINITE = "undefined (are all its scores equal?)", "is not finite"  # why an encoder has no score
 GROUPS: dict[str, tuple[str, ...]] = {
     "sts": STS_TEST,
     "sts_disjoint": tuple(f"{name}_disjoint" for name in STS_TEST),

@@ -26,6 +26,12 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
         more = f"; --eval-steps {every} gives {steps // every}" if steps >= FEWEST else ""
         among, length = counted(scores, "dev score"), counted(steps, "step")
         yield f"{rule} selects among {among} of about {length}{more}"
+    yield from shared_pairs_warnings(rule, tasks, data)
+
+
+def shared_pairs_warnings(rule: str, tasks: Sequence[str], data: Path | None) -> Iterator[str]:
+    """Yield a warning if tasks contain pairs of the dev sets."""
+    sets = dev_sets(rule)
     seen = {pair for name in sets for pair in unordered_pairs(pairs(name, data))}
     shared = {name: [pair in seen for pair in _scored_pairs(name, data)] for name in tasks}
     shared = {name: found for name, found in shared.items() if any(found)}

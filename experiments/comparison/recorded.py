@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cse_core.data import own_pairs
 from cse_core.data.atomic_write import atomic_write
 from cse_core.evaluation.suite import find_task
 from cse_core.training.selection import dev_sets
@@ -54,23 +55,24 @@ def means_of(comparison: Comparison, results: pd.DataFrame, tasks: tuple[str, ..
 
 def check_inputs(comparison: Comparison, mlruns: Path) -> None:
     """Refuse to mix a comparison's record, and its report, with those of other inputs; remember the inputs."""
-    start = comparison.entrants[0].start
-    now = {
-        "scale": comparison.scale.name,
-        "encoder": f"{start.backbone.name}, {start.backbone.identity[:12]}",
-        "corpus": str(comparison.scale.corpus),
-        "dev set": comparison.dev,
+    backbone, corpus = comparison.entrants[0].start.backbone, comparison.scale.corpus
+    now = {  # what identifies each, and its name
+        "scale": [comparison.scale.name] * 2,
+        "encoder": [backbone.identity, backbone.name],
+        "corpus": [corpus.identity, str(corpus)],
+        "dev set": [own_pairs.pairs_of(comparison.dev), comparison.dev],
     }
     file = mlruns / "inputs.json"
-    before = json.loads(file.read_text()) if file.is_file() else {}
-    for what, value in now.items():
-        if before.get(what, value) != value:
+    known = json.loads(file.read_text()) if file.is_file() else {}
+    before = known.get(comparison.name, now)
+    for what, (identity, name) in now.items():
+        if before[what][0] != identity:
             raise ValueError(
-                f"comparison {comparison.name}: {mlruns} has one of this name with the {what} {before[what]}, got "
-                f"{value}; expected another --name"
+                f"comparison {comparison.name}: {mlruns} has one of this name with another {what}, {before[what][1]}, "
+                f"got {name}; expected another --name"
             )
-    if not before:
-        atomic_write(file, json.dumps(now, indent=1) + "\n")
+    if comparison.name not in known:
+        atomic_write(file, json.dumps({**known, comparison.name: now}, indent=1) + "\n")
 
 
 def record_trials(
@@ -83,12 +85,17 @@ def record_trials(
         csv_record.merge_searches(mlruns, pd.DataFrame(lines))
 
 
+def _code(trial: Trial) -> Mapping[str, str]:
+    """Return what names the code of a user's own method, whose key changes with it."""
+    return {"key": trial.run.key} if trial.entrant.file else {}
+
+
 def _line(comparison: Comparison, trial: Trial, scores: Scores) -> Mapping[str, object]:
     score = scores.of(trial)
     return {
         "scale": comparison.scale.name,
         "search": f"{comparison.name} {trial.entrant.name} {trial.of_search}",
-        "trial": settings_text({**trial.settings, "seed": trial.run.seed}),
+        "trial": settings_text({**trial.settings, "seed": trial.run.seed, **_code(trial)}),
         "state": DIVERGED if score is None else FINISHED,
         "score": None if score is None else score / 100,
         "evaluations": trial.run.evaluations,

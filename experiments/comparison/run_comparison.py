@@ -123,9 +123,13 @@ def _needed(trial: Trial) -> set[str]:
 
 def _is_result(reason: str) -> bool:
     """Return whether a run failed as its encoder has no score."""
-    of_tasks = reason.startswith(f"{FailedTasksError.__name__}:")
-    no_score = of_tasks and reason.endswith((suite.UNDEFINED, suite.NOT_FINITE))
-    return no_score or reason == UNDEFINED or reason.startswith(f"{DivergedError.__name__}:")
+    kind, _, reasons = reason.partition(": ")
+    no_score = (each.endswith((suite.UNDEFINED, suite.NOT_FINITE)) for each in reasons.split("; "))
+    return (
+        (kind == FailedTasksError.__name__ and all(no_score))
+        or reason == UNDEFINED
+        or reason.startswith(f"{DivergedError.__name__}:")
+    )
 
 
 def _is_of_machine(reason: str) -> bool:

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ from experiments.execution.job import Job, changed_settings
 from experiments.execution.plan import Plan, study_by_study
 from experiments.execution.step_cost import ROWS, Size, padded_rows, size_of, step_cost
 from experiments.results.provenance import is_gpu
-from experiments.schema.recipes import BACKBONES
+from experiments.schema.recipes import BACKBONES, RUNS
+from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES
 from experiments.schema.study import Published
 
@@ -154,13 +156,15 @@ def runs_at_once(gpus: int, gpus_per_run: float) -> int:
     return gpus * int(1 / gpus_per_run) if gpus_per_run <= 1 else gpus // int(gpus_per_run)
 
 
-def measured_seconds_of(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
+def measured_seconds_of(
+    jobs: Iterable[Job], results: pd.DataFrame, *, on_gpus: bool = False
+) -> dict[str, float | None]:
     """Return the recorded training seconds of each job.
 
     These are the job's own seconds, or otherwise the mean over other seeds of its settings. Without these, they are its
-    epochs times the mean epoch of its method on its backbone. Runs on GPUs do not count.
+    epochs times the mean epoch of its method on its backbone. Runs on GPUs count with `on_gpus` only.
     """
-    runs = _runs_on_cpus(results)
+    runs = results.drop_duplicates("key") if on_gpus else _runs_on_cpus(results)
     by_key = dict(zip(runs["key"], runs["seconds"], strict=True))
     kind = ["scale", "method", "backbone"]
     alike = runs.groupby([*kind, "settings"])["seconds"].mean().to_dict()
@@ -202,28 +206,45 @@ def total_seconds(times: Collection[float | None]) -> float | None:
 
 
 def expected_seconds(jobs: Iterable[Job], results: pd.DataFrame) -> dict[str, float | None]:
-    """Return each job's training seconds, measured or otherwise estimated from SimCSE's; None if neither is known."""
-    jobs = list(jobs)
-    measured, epochs = measured_seconds_of(jobs, results), _recorded_epochs(results)
-    return {job.key: _estimate(job, epochs) if measured[job.key] is None else measured[job.key] for job in jobs}
+    """Return each job's training seconds, measured or otherwise estimated from SimCSE's; None if neither is known.
 
-
-def times_lines(job: Job, seconds: float | None) -> float | None:
-    """Return the seconds of a job whose corpus has other lines than its scale's, of which `seconds` are.
-
-    With a fixed number of steps they are the same.
+    Those of other runs are scaled to the lines of a job's corpus.
     """
+    jobs = list(jobs)
+    measured, epochs, own = measured_seconds_of(jobs, results), _recorded_epochs(results), set(results["key"])
+    found: dict[str, float | None] = {}
+    for job in jobs:
+        seconds = measured[job.key]
+        if seconds is None:
+            found[job.key] = _estimate(job, epochs)
+        else:
+            found[job.key] = seconds if job.key in own else seconds * _relative_lines(job)
+    return found
+
+
+def _relative_lines(job: Job) -> float:
+    """Return the lines of a run's corpus relative to those of its method's runs at the scale; 1 if steps are fixed."""
     run = job.encoder
-    if seconds is None or not isinstance(run, Run) or run.max_steps:
-        return seconds
-    return seconds * run.corpus.lines / SCALES[job.scale].corpus.lines
+    if not isinstance(run, Run) or run.max_steps:
+        return 1.0
+    return run.corpus.lines / (_usual_lines(run.method.name, job.scale) or run.corpus.lines)
+
+
+@cache
+def _usual_lines(method: str, scale: str) -> int | None:
+    usual = RUNS[method](SCALES[scale], BASE) if method in RUNS and scale in SCALES else None
+    return usual.corpus.lines if usual else None
 
 
 def _estimate(job: Job, epochs: Mapping[tuple[str, str], float]) -> float | None:
     run = job.encoder
     if not isinstance(run, Run):
         return 0.0
-    epoch = epochs.get((job.scale, run.backbone.name), _published_epoch(run))
+    epoch = epochs.get((job.scale, run.backbone.name))
+    if epoch is None:
+        epoch = _published_epoch(run)
+    elif lines := _usual_lines(SimCSE.name, job.scale):
+        epoch *= 1 if run.max_steps else run.corpus.lines / lines
     try:
         return None if epoch is None else epoch * epochs_of_simcse(run)
     except ValueError as error:

@@ -62,8 +62,8 @@ PAIRS_TABLE = Table(
 SEARCHES_TABLE = Table(
     "searches.csv",
     dict.fromkeys((*TRIAL, "state"), str) | {"score": float, "evaluations": int, "keys": str, "commit": str},
-    (*TRIAL, "keys"),  # a comparison's keys change with a method of one's own
-    outcome=("score", "state"),
+    tuple(TRIAL),
+    outcome=("score", "state", "keys"),
     optional=("score",),
 )
 TABLES = (RUNS_TABLE, RESULTS_TABLE, CURVES_TABLE, PAIRS_TABLE, SEARCHES_TABLE)

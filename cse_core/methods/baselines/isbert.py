@@ -63,6 +63,7 @@ class ISBERT:
     name: ClassVar[str] = "isbert"
     version: ClassVar[int] = 1
     space: ClassVar[Space] = {"weighting": ("tokens", "sentences")}
+    trains_ngrams: ClassVar[bool] = True
     substituted: ClassVar[str] = "the scale's corpus for the sentences of SNLI and MultiNLI"
 
     weighting: Literal["tokens", "sentences"] = "tokens"

@@ -285,6 +285,16 @@ def test_the_curves_have_dev_scores_of_trials_and_test_scores_of_finals_only(tmp
     plt.close(figure)
 
 
+def test_curves_of_draws_that_depend_on_each_other_are_the_best_so_far(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, gain=1.0, spread=0.3)
+    summary = replace(summary, comparison=replace(COMPARISON, sampler="tpe"))
+    figure = figures.curves(summary)
+    best = [np.maximum.accumulate(scores) for scores in summary.tuned[1].trials]
+    own = figure.axes[0].get_lines()[1]
+    assert list(own.get_ydata()) == pytest.approx(np.mean(best, axis=0))  # ty: ignore[invalid-argument-type]
+    plt.close(figure)
+
+
 def test_a_declared_comparison_has_a_page_among_the_studies_tables_and_jobs_to_train_its_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,13 +150,15 @@ def test_trials_that_a_killed_command_did_not_record_are_added_without_training(
 ) -> None:
     again = tmp_path / "again"
     shutil.copytree(resumed[0], again)
-    before = csv_record.read_searches("quickstart", again)
-    (csv_record.folder_for("quickstart", again) / "searches.csv").unlink()
-    started = set(csv_record.read_runs("quickstart", again)["key"])
+    before = csv_record.read_searches("quickstart", again), csv_record.read_runs("quickstart", again)
+    results = {path: path.stat().st_mtime_ns for path in again.glob("store/*/result.json")}
+    for path in csv_record.folder_for("quickstart", again).glob("*.csv"):
+        path.unlink()
     compare(again, *methods, *SHORT)
-    after = csv_record.read_searches("quickstart", again)
-    assert set(after["keys"]) == set(before["keys"])
-    assert set(csv_record.read_runs("quickstart", again)["key"]) == started
+    after = csv_record.read_searches("quickstart", again), csv_record.read_runs("quickstart", again)
+    for new, old, column in zip(after, before, ("keys", "key"), strict=True):
+        assert set(new[column]) == set(old[column])
+    assert {path: path.stat().st_mtime_ns for path in again.glob("store/*/result.json")} == results
 
 
 @pytest.mark.slow
@@ -252,6 +254,9 @@ def test_dev_pairs_that_are_scored_too_are_named_in_a_warning(
     words = ("simcse", "compcse", *SHORT, "--dev", dev, "--evaluate", test, "--mlruns", str(tmp_path / "mlruns"))
     main(tyro.cli(Options, args=words))
     assert re.search(r"warning: own_dev_\w+ selects the checkpoint by pairs .* \(15 of 40 pairs\)", _line(capsys))
+    other = str(pairs(tmp_path / "other.tsv", 50))
+    with pytest.raises(ValueError, match=r"^comparison simcse-compcse: .* another dev set, own_dev_"):
+        main(tyro.cli(Options, args=[other if word == dev else word for word in words]))
 
 
 def _line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -273,6 +278,7 @@ def own_class(folder: Path, header: str, body: str) -> str:
     [
         "cse_core.methods.whitenedcse WhitenedCSE",
         "cse_core.methods.baselines.ct CT",
+        "cse_core.methods.baselines.isbert ISBERT",
         "cse_core.methods.baselines.mocose MoCoSE",
         "cse_core.methods.rankencoder RankEncoder",
         "cse_core.methods.simcse SimCSE",

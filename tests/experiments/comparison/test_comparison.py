@@ -98,6 +98,19 @@ def test_the_best_quarter_is_promoted_and_the_highest_mean_of_three_seeds_wins()
     assert winner == (second, pytest.approx(mean((6, 8, 8))))
 
 
+def test_settings_that_are_drawn_again_are_promoted_once() -> None:
+    choices = replace(SIMCSE, space={"dropout": (0.1, 0.2)})
+    comparison = replace(COMPARISON, entrants=(choices, *COMPARISON.entrants[1:]))
+    draws = comparison.draws(choices, 0, NONE)
+    assert {trial.settings["dropout"] for trial in draws} == {0.1, 0.2}
+    scores = Scores({trial.address: 100 - trial.run.seed / 10 for trial in draws})
+    promoted = comparison.promotions(choices, 0, scores)
+    assert [trial.settings for trial in promoted[::2]] == [
+        draws[0].settings,
+        next(trial.settings for trial in draws if trial.settings != draws[0].settings),
+    ]
+
+
 def test_a_failed_trial_is_not_promoted_and_a_failed_seed_loses() -> None:
     draws = COMPARISON.draws(SIMCSE, 0, NONE)
     by = {trial.address: float(i) for i, trial in enumerate(draws)}

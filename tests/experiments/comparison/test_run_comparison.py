@@ -124,6 +124,7 @@ def test_a_method_whose_teacher_fails_waits_as_other_settings_would_win(
     [
         (f"FailedTasksError: synthetic_dev by cosine: spearman.all {suite.UNDEFINED}", ["compcse", "simcse"]),
         (f"FailedTasksError: synthetic_dev by cosine: the vector of 'A' {suite.NOT_FINITE}", ["compcse", "simcse"]),
+        (f"FailedTasksError: b: no such file; a by cosine: spearman.all {suite.UNDEFINED}", ["simcse"]),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'words.txt'", ["simcse"]),
     ],
 )
@@ -146,6 +147,7 @@ def test_a_trial_without_a_score_is_a_result_and_a_file_that_a_method_lacks_is_i
 def test_a_trial_of_a_changed_method_is_recorded_beside_the_one_before(tmp_path: Path) -> None:
     """Its settings and its seed are the same; its key is another."""
     (trial, *_) = COMPARISON.stage("trials", Scores({}))
+    trial = replace(trial, entrant=replace(trial.entrant, file="my_method.py"))
     changed = replace(trial, run=replace(trial.run, max_steps=7))
     for each in (trial, changed):
         record_trials(COMPARISON, [each], Scores({}), {each.run.key}, tmp_path)
@@ -154,9 +156,12 @@ def test_a_trial_of_a_changed_method_is_recorded_beside_the_one_before(tmp_path:
 
 def test_a_record_with_other_inputs_is_refused(tmp_path: Path) -> None:
     check_inputs(COMPARISON, tmp_path)
-    check_inputs(replace(COMPARISON, margin=1.0, budget=Budget(trials=2)), tmp_path)
-    other = replace(COMPARISON.scale, corpus=replace(COMPARISON.scale.corpus, lines=300))
+    corpus = COMPARISON.scale.corpus
+    moved = replace(COMPARISON.scale, corpus=replace(corpus, name=f"elsewhere/{corpus.name}"))
+    check_inputs(replace(COMPARISON, margin=1.0, budget=Budget(trials=2), scale=moved), tmp_path)
+    other = replace(COMPARISON.scale, corpus=replace(corpus, lines=300))
+    check_inputs(replace(COMPARISON, name="beside", scale=other), tmp_path)
     with pytest.raises(
-        ValueError, match=r"^comparison test: .* with the corpus .*, got .* 300 lines.*; expected another --name"
+        ValueError, match=r"^comparison test: .* another corpus, .* 8,192 .* 300 .*; expected another --name"
     ):
         check_inputs(replace(COMPARISON, scale=other), tmp_path)

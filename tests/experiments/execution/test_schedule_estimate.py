@@ -18,6 +18,7 @@ from cse_core.methods.simcse import SimCSE
 from cse_core.methods.whitenedcse import WhitenedCSE
 from cse_core.run import Pretrained
 from experiments.estimate import EstimateOptions, main
+from experiments.execution.job import Job
 from experiments.execution.plan import Plan, jobs_of, make_plan, scored_cells, study_by_study
 from experiments.execution.schedule_estimate import (
     chains,
@@ -31,6 +32,8 @@ from experiments.execution.schedule_estimate import (
     start_order,
 )
 from experiments.results.csv_record import read_results
+from experiments.schema.recipes import RUNS, first_lines, present
+from experiments.schema.scales import SCALES
 from experiments.schema.study import Study
 from experiments.studies.catalogue import choose_studies
 from tests.support.plans import BASE, TAUGHT, frame, row, study
@@ -76,6 +79,21 @@ def test_what_was_never_measured_is_estimated_from_the_published_epoch() -> None
     large = 24 * 1024**2 / (12 * 768**2)  # of the work that BERT-base takes
     embedding = (1 + large) / 6  # a forward pass of each teacher, where SimCSE has two of both directions
     assert hours["RankCSE-listNet s42"] == pytest.approx((4 + embedding) * 20 / 60, rel=1e-3)  # and heads
+
+
+@pytest.mark.slow
+def test_ct_takes_its_part_of_the_published_epoch_and_other_lines_their_part_of_a_measured_one() -> None:
+    ct = present(RUNS["ct"](SCALES["paper"], "bert-base-uncased"))
+    (seconds,) = expected_seconds([Job(ct, "paper", "")], read_results("paper")).values()
+    assert seconds == pytest.approx(20 * 60 * 80_000 / 1_000_000 * epochs_of_simcse(ct))
+    small = SCALES["small"]
+    for name in ("whitenedcse", "simcse"):  # the estimate of a method that is measured, and from SimCSE's
+        found = []
+        for lines in (16_384, 1024):
+            at = replace(small, corpus=first_lines(small.corpus, lines))
+            run = replace(present(RUNS[name](at, "bert-base-uncased")), seed=12345, dropout=0.123)
+            found += expected_seconds([Job(run, "small", "")], read_results("small")).values()
+        assert found[1] == pytest.approx(found[0] / 16)
 
 
 def test_what_was_never_measured_is_estimated_from_simcse_at_the_same_scale() -> None:
