@@ -287,6 +287,7 @@ def _all_reproductions() -> str:
 
 
 SIMCSE, MEDIUM = "SimCSE BERT-base", "tuned-medium"
+ON_SIX_LAYERS = ("whitenedcse", "compcse")  # methods of that comparison which are complete
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 FIRST_LAST = mean("rankcse-table2", "first-last avg BERT-base")
@@ -317,10 +318,21 @@ VALUES: dict[str, Value] = {
     "medium.simcse.published": _of_tuned("simcse", _mean_of_published, digits=1, comparison=MEDIUM),
     **{
         f"medium.{name}.gain": _of_tuned(name, lambda _, tuned: _gain_by_tuning(tuned), comparison=MEDIUM)
-        for name in ("simcse", "compcse")
+        for name in ("simcse", *ON_SIX_LAYERS)
     },
-    "medium.compcse.untuned": _of_tuned("compcse", _gain_untuned, comparison=MEDIUM),
-    "medium.compcse": _of_tuned("compcse", lambda compared, each: _tuned_gain(compared, "compcse"), comparison=MEDIUM),
+    **{f"medium.{name}.untuned": _of_tuned(name, _gain_untuned, comparison=MEDIUM) for name in ON_SIX_LAYERS},
+    **{
+        f"medium.{name}": _of_tuned(
+            name, lambda compared, each: _tuned_gain(compared, each.entrant.name), comparison=MEDIUM
+        )
+        for name in ON_SIX_LAYERS
+    },
+    **{
+        f"medium.{name}.disjoint": _of_tuned(
+            name, lambda compared, each: _tuned_gain(compared, each.entrant.name, -1), comparison=MEDIUM
+        )
+        for name in ON_SIX_LAYERS
+    },
     "tuned.rankcse.stsb": _tuned_on("rankcse", ("stsb",)),
     "tuned.rankcse.others": _tuned_on("rankcse", tuple(name for name in STS_TEST if name != "stsb")),
     "tuned.rankcse.dev": _of_tuned("rankcse", _tuned_dev_gain, digits=1),

@@ -183,23 +183,25 @@ def on_six_layers() -> dict[str, tuple[list[float], pd.Series]]:
     results = results[(results["select"] == "stsb_dev") & (results["metric"] == "spearman.all")]
     scores = 100 * results.groupby("key")["score"].mean()
     found = {}
-    for method in ("simcse", "compcse"):
+    for method in ("simcse", "compcse", "whitenedcse"):
         by_seed = scores[runs.index[runs["method"] == method]].rename(runs["seed"]).sort_index()
         assert list(by_seed.index) == list(range(801, 811))
         found[method] = ([by_seed[[seed, seed + 1]].mean() for seed in range(803, 811, 2)], by_seed[[801, 802]])
     return found
 
 
-@pytest.mark.parametrize("name", ["simcse.gain", "compcse.gain", "compcse", "compcse.untuned"])
+@pytest.mark.parametrize(
+    "name",
+    ["simcse.gain", *(f"{method}{of}" for method in ("compcse", "whitenedcse") for of in (".gain", "", ".untuned"))],
+)
 def test_what_stage_c_found_so_far_is_recomputed(
     name: str, on_six_layers: dict[str, tuple[list[float], pd.Series]]
 ) -> None:
     (winners, published), (theirs, their_published) = on_six_layers[name.split(".")[0]], on_six_layers["simcse"]
     ours, others = {
         "gain": (winners, published),
-        "compcse": (winners, theirs),
         "untuned": (published, their_published),
-    }[name.split(".")[-1]]
+    }.get(name.split(".")[-1], (winners, theirs))
     band = stats.ttest_ind(ours, others, equal_var=False).confidence_interval(0.95)
     found = re.search(rf"value medium\.{name} estimate -->(\S+) \[(\S+), (\S+)\]<", (ROOT / "REPORT.md").read_text())
     assert found
