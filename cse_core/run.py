@@ -163,9 +163,9 @@ class Run:
             raise ValueError(
                 f"method {self.method.name}: its loss can't leave duplicates out, got leave_out_duplicates=True"
             )
-        inner = innermost(self.method)
-        if self.pooling in NGRAM_POOLINGS and not getattr(inner, "trains_ngrams", False):
-            raise ValueError(f"the pooling {self.pooling} has weights, which only isbert trains; got {inner.name}")
+        if self.pooling in NGRAM_POOLINGS and not getattr(innermost(self.method), "trains_ngrams", False):
+            name = innermost(self.method).name
+            raise ValueError(f"the pooling {self.pooling} has weights, which only isbert trains; got {name}")
 
     @cached_property
     def key(self) -> str:

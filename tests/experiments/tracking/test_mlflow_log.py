@@ -376,7 +376,7 @@ def test_undefined_scores_fail_by_name_and_cost_the_others_nothing(
 
     monkeypatch.setattr(Cosine, "pair_scores", equal)
     job = untrained("synthetic", "phrases")
-    with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined; are all its") as failure:
+    with pytest.raises(ValueError, match=r"synthetic by cosine: spearman.all, .* undefined \(are all its") as failure:
         execute(job, ExecutionSettings(tmp_path))
     assert str(pickle.loads(pickle.dumps(failure.value))) == str(failure.value)  # a worker's error travels
     kept = json.loads((tmp_path / job.key / "result.json").read_text())
