@@ -237,8 +237,12 @@ def pairs(path: Path, first: int) -> Path:
 
 def test_a_dev_set_of_ones_own_also_chooses_the_checkpoints_of_teachers_and_bases(tmp_path: Path) -> None:
     dev, test = (str(pairs(tmp_path / name, first)) for name, first in (("dev.tsv", 0), ("test.tsv", 100)))
+    Encoder.from_pretrained("wiki-tiny").save_pretrained(tmp_path / "mine")
     words = ("simcse", "rankcse", "rankencoder", "dclr", "--dev", dev, "--evaluate", test)
+    own_encoder = described(tyro.cli(Options, args=(*words, "--backbone", str(tmp_path / "mine"))))
     comparison = described(tyro.cli(Options, args=words))
+    assert comparison.dev == own_encoder.dev
+    assert comparison.dev.startswith("own_dev_")
     for each in comparison.entrants[1:]:
         rules = each.start.required_checkpoints()
         assert {rule for of_run in rules.values() for rule in of_run} == {comparison.dev}
