@@ -23,8 +23,6 @@ from experiments.tracking.mlflow_log import Tracker
 if TYPE_CHECKING:
     import pandas as pd
 
-UNDEFINED = "its dev score is undefined"
-
 
 def run_comparison(
     comparison: Comparison,
@@ -59,8 +57,7 @@ def run_comparison(
             _say_stage(number, stage, trials, scores)
             reasons, ended = _run(work, results, execution, cluster, tracker)
             failed |= reasons
-            results, scores = read_scores(comparison, tracker.mlruns, failed)
-            failed |= _undefined(trials, scores, comparison.dev, results) if ended else {}
+            scores = read_scores(comparison, tracker.mlruns, failed)[1]
             for_good = {key for key, reason in failed.items() if _is_result(reason)}
             record_trials(comparison, trials, scores, for_good, tracker.mlruns)
             if not ended or any(map(_is_of_machine, reasons.values())):
@@ -110,26 +107,16 @@ def _run(
     return run_plan(work, results, execution, cluster, tracker, {})
 
 
-def _undefined(trials: Sequence[Trial], scores: Scores, dev: str, results: pd.DataFrame) -> dict[str, str]:
-    """Return the runs that ended without a defined dev score."""
-    ended = set(results.loc[results["select"] == dev, "key"])
-    return {t.run.key: UNDEFINED for t in trials if t.run.key in ended and not scores.has_ended(t)}
-
-
 def _needed(trial: Trial) -> set[str]:
     """Return the keys of a trial's teachers and bases."""
     return {run.key for run in trial.run.required_checkpoints()}
 
 
 def _is_result(reason: str) -> bool:
-    """Return whether a run failed as its encoder has no score."""
+    """Return whether a run diverged, or its encoder has no score."""
     kind, _, reasons = reason.partition(": ")
     no_score = (each.endswith((suite.UNDEFINED, suite.NOT_FINITE)) for each in reasons.split("; "))
-    return (
-        (kind == FailedTasksError.__name__ and all(no_score))
-        or reason == UNDEFINED
-        or reason.startswith(f"{DivergedError.__name__}:")
-    )
+    return kind == DivergedError.__name__ or (kind == FailedTasksError.__name__ and all(no_score))
 
 
 def _is_of_machine(reason: str) -> bool:
