@@ -5,6 +5,8 @@ import signal
 import sys
 from importlib import import_module
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 from cse_core import __version__
 from cse_core.lookup import unknown
@@ -59,6 +61,17 @@ def raise_on_interrupt() -> None:
     """Make Ctrl-C raise KeyboardInterrupt again, once everything is imported."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = _interrupt_again
+
+
+def _interrupt_again(ignored: Any) -> None:
+    """Send an interrupt again that arrived in a destructor or in a callback: Python ignores what these raise."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        timer = Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))  # by then, the destructor or callback has returned
+        timer.daemon = True
+        timer.start()
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def _end(*_: object) -> None:

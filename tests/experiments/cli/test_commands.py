@@ -167,6 +167,6 @@ def test_ctrl_c_ends_a_run_with_one_line(tmp_path: Path) -> None:
     until(lambda: list(tmp_path.glob("own/*/environment.json")))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=600)
-    assert process.returncode == 130
+    assert process.returncode == 130, said.decode()
     assert b"Traceback" not in said
     assert b"re-run the same command to resume" in said

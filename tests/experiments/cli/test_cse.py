@@ -15,6 +15,7 @@ import pytest
 import cse_core
 from cse_core import entry_point
 from cse_core.entry_point import COMMANDS, main
+from experiments.cli.command import RESUME
 from experiments.tracking.mlflow_notes import command_line
 
 HELP = """
@@ -44,6 +45,22 @@ if sys.argv[1] == "cse":
 _, script = sys.argv
 sys.argv[:] = script, "--help"
 runpy.run_path(script, run_name="__main__")
+"""
+INTERRUPTED_DESTRUCTOR = """
+import signal, sys, time, types
+from cse_core.entry_point import run_script
+from experiments.cli.command import run_command
+
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def wait():
+    Interrupted()
+    time.sleep(60)
+
+sys.modules["made"] = types.SimpleNamespace(command=lambda: run_command(wait))
+run_script("made")
 """
 
 
@@ -141,6 +158,13 @@ def test_an_interrupt_during_the_imports_is_one_line(command: str) -> None:
         [sys.executable, "-c", INTERRUPTED_IMPORT, command], cwd=entry_point.ROOT, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_an_interrupt_that_a_destructor_gets_ends_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_DESTRUCTOR], cwd=entry_point.ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, f"{RESUME}\n")
 
 
 def test_a_command_draws_whatever_backend_a_notebook_sets() -> None:
