@@ -30,7 +30,7 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class Times:
-    """Numbers from `low` to `high` times the published value, uniform on a logarithmic scale."""
+    """Numbers from `low` to `high` times the method's value at the scale, uniform on a logarithmic scale."""
 
     low: float
     high: float

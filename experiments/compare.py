@@ -70,12 +70,13 @@ class Options(InputOptions, RayOptions):
 
     methods: tyro.conf.Positional[tuple[str, ...]]
     """Names of methods, or FILE.py:CLASS for one of your own. The first is the baseline. Or the name of a declared
-    comparison (tuned), which is run as PLAN2.md says and enters the project's record; after it, methods of it to run
-    now."""
+    comparison (tuned, tuned-medium), which is run as PLAN2.md says and enters the project's record; after it, methods
+    of it to run now."""
     name: str = ""
     """Name of the comparison, in its files and in MLflow. If not given: the methods' names."""
     trials: int = DEFAULT.trials
-    """Settings that each search draws and trains once. The best quarter gets two more seeds."""
+    """Settings that each search draws and trains once. The best quarter gets two more seeds, unless it is a single
+    one."""
     searches: int = DEFAULT.searches
     """Independent searches for each method: what is tested is the mean over them."""
     finals: int = DEFAULT.finals
@@ -86,12 +87,12 @@ class Options(InputOptions, RayOptions):
     """Points within which two methods count as equivalent."""
     evaluate: Words = ()
     """Tasks, groups of tasks or files on which the finals are scored; the first decides. If not given: sts, and
-    sts_disjoint, which leaves out pairs that STS-B's dev or train set has."""
+    sts_disjoint, which leaves out pairs that STS-B's dev or train set has. At scale quickstart: synthetic."""
     mlruns: Path = FOLDER
     """Folder of the comparison's record. If not given: mlruns/comparisons/NAME."""
     by_method: bool = False
-    """Complete one method after another; otherwise each stage runs for all methods together, and those with teachers
-    or bases that are the baseline come after it."""
+    """Complete one method after another. If not given, each stage runs for all methods together; methods that learn
+    from the baseline (rankcse, rankencoder) come after the others."""
     dry_run: bool = False
     """Show the spaces, the runs, their hours and the size of the checkpoints that stay, and exit."""
 

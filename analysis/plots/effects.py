@@ -21,7 +21,7 @@ LINE, GAP = 0.17, 0.5  # inches for each line, and lines of space above a headin
 TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
 NUMBERS, PRINTED = 6, 116  # where the texts begin, in points from the panel
 COLOURS = (
-    "Blue: better; orange: worse; grey: 0 is inside the 95 % interval, which is over seeds and not corrected for "
+    "Blue: above 0; orange: below 0; grey: 0 is inside the 95 % interval, which is over seeds and not corrected for "
     "the number of effects."
 )
 SYMLOG = "Shaded: within a point of 0, where the axis is linear; beyond, it is logarithmic."
@@ -161,7 +161,8 @@ def first_claims(shown: Iterable[tuple[str, str, Estimate | None, float | None]]
         for paper, words, estimate, printed in shown
     ]
     heading = f"What is left of each paper's gain over SimCSE? Scale {scale}, or a better encoder where said."
-    return style.add_title_and_caption(_one_panel(effects), heading, CAPTION)
+    by_search = "Where equally tuned, the interval is over searches, and the last number counts them."
+    return style.add_title_and_caption(_one_panel(effects), heading, f"{CAPTION} {by_search}")
 
 
 def _one_panel(effects: Sequence[Effect]) -> Figure:

@@ -30,10 +30,8 @@ def comparison_page(summary: Summary) -> str:
     """Return the comparison's page in the folder of the studies' tables, with links to its figures."""
     comparison = summary.comparison
     name, scale = comparison.name, comparison.scale.name
-    ended, every = sum(t.ended for t in summary.tuned), comparison.budget.runs * len(summary.tuned)
-    runs = (
-        f"{ended} of {every} runs of these methods are recorded; `python experiments/compare.py {name}` runs the rest."
-    )
+    ended, every = sum(t.ended for t in summary.tuned), comparison.budget.runs * len(comparison.entrants)
+    runs = f"{ended} of {every} runs are recorded; `python experiments/compare.py {name}` runs the rest."
     return comparison_text(
         summary, f"# Comparison {name}, scale {scale}", f"../../figures/{scale}/{name}-", before=(runs,)
     )

@@ -11,8 +11,8 @@ where SimCSE has two, but parts are shorter. Parts include words that the anchor
 Controls ask whether composition helps, or just a shorter and harder positive. With `split_on` "crops" the parts don't
 add up to the sentence; with "shuffled" they are no phrases. `compose="first"` composes nothing.
 Paper against the released code, perceptiveshawty/CompCSE:
-- order: Fig. 1's caption and the code compose and then project, the default; Section 3's prose projects and then
-  composes, `order="after_head"`, under which sum and average have the same cosines, yet differ in Table 3;
+- order: Fig. 1's caption and the code compose and then project, which is the default. Section 3's prose projects and
+  then composes (`order="after_head"`). Sum and average would then have the same cosines, yet Table 3 has two scores;
 - the code reads a ready-made file of three columns, which isn't released. So it is unknown whether "tokens" (Section 3)
   are words or word pieces (`split_on`), and whether parts are cut before truncation;
 - three and four parts are averaged here (Table 5 doesn't say); Table 3's |h1 - h2| is taken to be appended to both;

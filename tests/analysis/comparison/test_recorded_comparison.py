@@ -203,14 +203,39 @@ def test_what_stage_c_found_so_far_is_recomputed(
         "untuned": (published, their_published),
     }.get(name.split(".")[-1], (winners, theirs))
     band = stats.ttest_ind(ours, others, equal_var=False).confidence_interval(0.95)
-    found = re.search(rf"value medium\.{name} estimate -->(\S+) \[(\S+), (\S+)\]<", (ROOT / "REPORT.md").read_text())
-    assert found
     expected = [sum(ours) / len(ours) - sum(others) / len(others), band.low, band.high]
-    assert [float(number) for number in found.groups()] == pytest.approx(expected, abs=0.0051)
+    assert shown(f"medium.{name}") == pytest.approx(expected, abs=0.0051)
 
 
-def test_on_dev_simcses_winners_are_level_with_its_published_settings() -> None:
+def shown(name: str) -> list[float]:
+    """Return the estimate and interval that REPORT.md shows."""
+    found = re.search(rf"value {name} estimate -->(\S+) \[(\S+), (\S+)\]<", (ROOT / "REPORT.md").read_text())
+    assert found
+    return [float(number) for number in found.groups()]
+
+
+def test_simcses_winners_on_six_layers_are_compared_with_every_run_of_its_published_settings(
+    on_six_layers: dict[str, tuple[list[float], pd.Series]],
+) -> None:
+    runs, results = lines_of("runs.csv"), lines_of("results.csv")
+    runs = runs.query("backbone == 'wiki-medium' and method == 'simcse' and seed in (1, 2, 42)")
+    teachers = runs[runs["settings"] == "learning_rate=0.0003 dropout=0.3 eval_steps=32"]["key"]
+    results = results[results["key"].isin(teachers) & results["task"].isin(SETS) & (results["scorer"] == "cosine")]
+    results = results[(results["select"] == "stsb_dev") & (results["metric"] == "spearman.all")]
+    scores = 100 * results.groupby("key")["score"].mean()
+    winners, two = on_six_layers["simcse"]
+    every = [*two, *scores]
+    assert len(every) == 5
+    band = stats.ttest_ind(winners, every, equal_var=False).confidence_interval(0.95)
+    expected = [sum(winners) / 4 - sum(every) / 5, band.low, band.high]
+    assert shown("medium.simcse.gain.every") == pytest.approx(expected, abs=0.0051)
+
+
+def test_on_dev_simcses_winners_are_compared_with_its_published_settings() -> None:
     finals = lines_of("searches.csv").query("search.str.startswith('tuned-medium simcse ')")
     seeds = finals["trial"].map(lambda text: json.loads(text)["seed"])
     dev = 100 * finals["score"].groupby(seeds).mean()
-    assert abs(dev.loc[803:810].mean() - dev.loc[801:802].mean()) < 0.5
+    winners, published = [dev.loc[[seed, seed + 1]].mean() for seed in range(803, 811, 2)], dev.loc[801:802]
+    band = stats.ttest_ind(winners, published, equal_var=False).confidence_interval(0.95)
+    expected = [sum(winners) / 4 - published.mean(), band.low, band.high]
+    assert shown("medium.simcse.dev") == pytest.approx(expected, abs=0.0051)
