@@ -64,12 +64,34 @@ def space_of(run: Run, width: int) -> dict[str, Values]:
     if run.max_steps:
         del shared["epochs"]
     space = {**shared, **getattr(run.method, "space", {})}
-    for name in space:
-        if name != SCORING_WEIGHT and _owner(run, name) is None:
-            raise ValueError(
-                f"method {run.method.name}: its space names {name!r}, which is no setting of it or of a run"
-            )
+    for name, values in space.items():
+        if wrong := _what_is_wrong(run, name, values):
+            raise ValueError(f"method {run.method.name}: its space names {name!r}, {wrong}")
     return {name: _resolved(run, name, values, width) for name, values in space.items() if values != ()}
+
+
+def _what_is_wrong(run: Run, name: str, values: object) -> str:
+    """Return what is wrong with a setting of a space; empty if nothing is."""
+    owner = _owner(run, name)
+    if owner is None and name != SCORING_WEIGHT:
+        return "which is no setting of it or of a run"
+    of_method = any(name in _names(method) for method in method_chain(run.method))
+    if owner is run and of_method and name in getattr(run.method, "space", {}):
+        return "which is a setting of it and of a run; expected another name for its own"
+    if not isinstance(values, LogUniform | Times | OfWidth | tuple):
+        return f"with {values!r}; expected a tuple of choices, such as (0.25, 0.5) or (0.25,), or a LogUniform range"
+    if isinstance(values, LogUniform | Times) and owner is not None:
+        published = getattr(owner, name)
+        if isinstance(published, int) and _names(owner)[name] in (int, "int"):
+            return "a whole number, with a range; expected a tuple of choices, such as (2, 4, 8)"
+        if isinstance(values, Times) and not (isinstance(published, int | float) and published > 0):
+            return f"with multiples of {published!r}; expected choices or a LogUniform range"
+    return ""
+
+
+def _names(owner: Any) -> dict[str, Any]:
+    """Return the fields of a run or method with their types."""
+    return {field.name: field.type for field in fields(owner)}
 
 
 def _resolved(run: Run, name: str, values: Values | Times | OfWidth, width: int) -> Values:
@@ -85,7 +107,7 @@ def _owner(run: Run, name: str) -> Any:
     """Return the object that has the setting: the run, its method or the nearest method inside; None if none has."""
     if name in _RUN_FIELDS:
         return run
-    return next((m for m in method_chain(run.method) if name in {field.name for field in fields(m)}), None)  # ty: ignore[invalid-argument-type]
+    return next((method for method in method_chain(run.method) if name in _names(method)), None)
 
 
 def with_settings(run: Run, settings: Mapping[str, Any]) -> Run:
@@ -96,7 +118,7 @@ def with_settings(run: Run, settings: Mapping[str, Any]) -> Run:
 
 
 def _with(method: Method, settings: Mapping[str, Any]) -> Method:
-    names = {field.name for field in fields(method)}  # ty: ignore[invalid-argument-type]
+    names = _names(method)
     own = {name: value for name, value in settings.items() if name in names}
     left = {name: value for name, value in settings.items() if name not in names}
     if left:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
+import torch
 import tyro
 from rich.table import Table
 
@@ -32,9 +33,9 @@ from cse_core.lookup import look_up
 from cse_core.run import Pretrained
 from experiments.cli.command import INTERRUPTED, run_command
 from experiments.cli.console import console, print_failures
-from experiments.cli.options import Words, above_zero, at_least, filled_data_folder, flag
+from experiments.cli.options import Words, above_zero, at_least, device_here, filled_data_folder, flag
 from experiments.cli.run_options import InputOptions
-from experiments.cli.selection_warnings import shared_pairs_warnings
+from experiments.cli.selection_warnings import few_scores_warning, shared_pairs_warnings
 from experiments.cli.sweep_options import RayOptions, check_ray
 from experiments.cli.user_inputs import check_corpus, encoder_size, with_inputs, with_own_pooling
 from experiments.comparison.comparison import PUBLISHED, SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
@@ -43,7 +44,7 @@ from experiments.comparison.recorded import check_inputs, read_scores
 from experiments.comparison.tuned import COMPARISONS
 from experiments.execution.job import Job
 from experiments.execution.log_queue import log_results, record_results
-from experiments.execution.schedule_estimate import expected_seconds, measured_seconds_of
+from experiments.execution.schedule_estimate import expected_seconds, measured_seconds_of, runs_at_once
 from experiments.execution.sweep_report import hours, print_mlflow_command
 from experiments.execution.sweep_setup import (
     execution_settings,
@@ -136,6 +137,7 @@ def comparison_of(options: Options) -> Comparison:
         measures=measures,
         dev=scale.dev,
         budget=options.budget,
+        nested_seeds=(42, *range(1, max(2, options.searches))),  # searches share no teacher and no base
         sampler=options.sampler,
         margin=options.margin,
     )
@@ -259,7 +261,7 @@ def main(options: Options) -> int:
     comparison, options = chosen(options)
     entrants = to_run(options, comparison)
     execution = replace(execution_settings(options), pair_files=pair_files(options))
-    workers = options.workers or os.cpu_count() or 1
+    workers = _at_a_time(options)
     if options.dry_run:
         print_forecast(comparison, entrants, workers, options.mlruns)
         return 0
@@ -281,8 +283,9 @@ def main(options: Options) -> int:
     if options.methods[0] not in COMPARISONS:
         check_inputs(comparison, options.mlruns)
         tasks = tasks_of(comparison.measures)
-        unsafe = [task for task in tasks if f"{task}_disjoint" not in tasks]
-        for warning in shared_pairs_warnings(comparison.dev, unsafe, execution.data):
+        unsafe = [task for task in tasks if f"{task}_disjoint" not in tasks]  # whose twin is shown beside it
+        few = {few_scores_warning(each.start, comparison.dev) for each in entrants} - {""}
+        for warning in (*sorted(few), *shared_pairs_warnings(comparison.dev, unsafe, execution.data)):
             console.print(f"warning: {warning}", style="yellow")
     print_forecast(comparison, entrants, workers, options.mlruns)
     prepare_shared(options)
@@ -292,16 +295,47 @@ def main(options: Options) -> int:
         more, ended = run_comparison(comparison, execution, cluster, tracker, together)
         failed |= more
         if not ended:
-            print_failures(failed, ended)
-            return INTERRUPTED
+            return _say_stopped(comparison, options.mlruns, failed)
         report = write_report(comparison, options.mlruns, execution.store, failed)
     for file in files:
         log_results(execution.store, tracker, file)
-    print_failures(failed, ended=True)
+    print_failures(_with_names(comparison, options.mlruns, failed), ended=True)
     for line in report:
         console.print(line, highlight=False)
     print_mlflow_command(tracker)
     return 1 if failed else 0
+
+
+def _at_a_time(options: Options) -> int:
+    """Return how many runs this machine trains at a time."""
+    if device_here(options.device) != "cuda":
+        return options.workers or os.cpu_count() or 1
+    room = runs_at_once(torch.cuda.device_count(), options.gpus_per_run)
+    return max(1, min(options.workers or room, room))
+
+
+def _say_stopped(comparison: Comparison, mlruns: Path, failed: Mapping[str, str]) -> int:
+    """Print why the comparison did not go on, and how to resume it; return 130 if it was interrupted, otherwise 1."""
+    from experiments.comparison.run_comparison import is_of_machine  # lazy: slow import
+
+    stopped = any(map(is_of_machine, failed.values()))
+    print_failures(_with_names(comparison, mlruns, failed), ended=stopped)
+    if not stopped:
+        return INTERRUPTED
+    console.print(
+        "stopped, as such a failure may stop every method. What finished is kept: mend its cause and run the same "
+        "command again, or leave a method out (docs/compare.md)",
+        style="red",
+    )
+    return 1
+
+
+def _with_names(comparison: Comparison, mlruns: Path, failed: Mapping[str, str]) -> dict[str, str]:
+    """Return failures by the method, search and seed of each run in place of its key."""
+    scores = read_scores(comparison, mlruns, failed)[1] if failed else Scores({})
+    every = [job for stage in STAGES for job in comparison.jobs(comparison.stage(stage, scores), final=False).values()]
+    names = {job.key: f"{job.name} ({job.key})" for job in every}
+    return {names.get(key, key): reason for key, reason in failed.items()}
 
 
 def command() -> None:

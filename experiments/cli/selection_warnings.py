@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cse_core.data.own_pairs import is_own
 from cse_core.data.senteval import pairs
-from cse_core.evaluation.sts_subsets import unordered_pairs
+from cse_core.evaluation.sts_subsets import SUBSETS, unordered_pairs
 from cse_core.evaluation.suite import find_task
 from cse_core.evaluation.tasks import RankingTask, STSTask
 from cse_core.run import Run
@@ -20,13 +20,17 @@ def selection_warnings(run: Run, rule: str, tasks: Sequence[str], data: Path | N
     sets = dev_sets(rule)
     if not sets:
         return
-    steps, scores = run.steps, run.evaluations
-    if scores < FEWEST:
-        every = max(1, steps // 10)
-        more = f"; --eval-steps {every} gives {steps // every}" if steps >= FEWEST else ""
-        among, length = counted(scores, "dev score"), counted(steps, "step")
-        yield f"{rule} selects among {among} of about {length}{more}"
+    if few := few_scores_warning(run, rule):
+        every = max(1, run.steps // 10)
+        yield few + (f"; --eval-steps {every} gives {run.steps // every}" if run.steps >= FEWEST else "")
     yield from shared_pairs_warnings(rule, tasks, data)
+
+
+def few_scores_warning(run: Run, rule: str) -> str:
+    """Return a warning if there are fewer than three dev scores, otherwise an empty text."""
+    if run.evaluations >= FEWEST:
+        return ""
+    return f"{rule} selects among {counted(run.evaluations, 'dev score')} of about {counted(run.steps, 'step')}"
 
 
 def shared_pairs_warnings(rule: str, tasks: Sequence[str], data: Path | None) -> Iterator[str]:
@@ -42,8 +46,13 @@ def shared_pairs_warnings(rule: str, tasks: Sequence[str], data: Path | None) ->
 
 
 def _scored_pairs(task: str, data: Path | None) -> list[frozenset[str]]:
-    """Return the pairs of a task that scores all pairs of its sets; none for any other task."""
+    """Return the pairs that a task scores; none if it scores no pairs."""
     found = find_task(task)
-    if not isinstance(found, STSTask | RankingTask) or (isinstance(found, STSTask) and found.subset):
+    if not isinstance(found, STSTask | RankingTask):
         return []
-    return [pair for name in found.pair_sets for pair in unordered_pairs(pairs(name, data))]
+    every = [pair for name in found.pair_sets for pair in unordered_pairs(pairs(name, data))]
+    if isinstance(found, RankingTask) or not found.subset:
+        return every
+    subset = SUBSETS[found.subset]
+    rows = subset.rows(pairs(subset.base, data), {name: pairs(name, data) for name in subset.reads})
+    return [every[row] for row in rows]

@@ -64,6 +64,8 @@ def with_inputs(given: InputOptions) -> tuple[Scale, str]:
     columns, lines, name = given.columns, given.corpus_lines, given.backbone
     if columns and not given.corpus:
         raise ValueError(f"--columns {' '.join(columns)}: requires --corpus")
+    if given.pair_columns and not any(map(own_pairs.is_file, (given.dev, *getattr(given, "evaluate", ())))):
+        raise ValueError(f"--pair-columns {' '.join(given.pair_columns)}: requires a file in --dev or --evaluate")
     scale = look_up("scale", given.scale or "small", SCALES)
     if given.corpus:
         corpus = read_corpus(given.corpus, lines, columns)
@@ -123,7 +125,7 @@ def check_corpus(run: Run) -> None:
             )
         if each.batch_size > lines:
             raise ValueError(
-                f"--batch-size: {what} takes {each.batch_size:,} sentences at a time, but the corpus has {lines:,}"
+                f"{what} takes {each.batch_size:,} sentences at a time (its batch size), but the corpus has {lines:,}"
             )
 
 

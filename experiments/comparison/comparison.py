@@ -101,6 +101,11 @@ class Trial:
     def address(self) -> Address:
         return self.run.key, str(self.scorer)
 
+    @cached_property
+    def alike(self) -> Address:
+        """What trials of equal settings share, whatever their seeds."""
+        return self.with_seed(0).address
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -278,22 +283,21 @@ class Comparison:
     def _promoted(self, entrant: Entrant, search: int, scores: Scores, draws: Sequence[Trial]) -> list[Trial]:
         first = TRIAL_SEEDS + self.block * search + self.budget.trials
         ended = [trial for trial in draws if scores.of(trial) is not None]
-        best: dict[str, Trial] = {}  # by settings, of which a space of choices may draw some again
+        best: dict[Address, Trial] = {}  # by settings, of which a space of choices may draw some again
         for trial in sorted(ended, key=lambda trial: -(scores.of(trial) or 0.0)):
-            best.setdefault(settings_text(trial.settings), trial)
+            best.setdefault(trial.alike, trial)
         seeds = range(first, first + self.budget.more_seeds)
         return [trial.with_seed(seed) for trial in list(best.values())[: self.budget.promoted] for seed in seeds]
 
     def selected(self, entrant: Entrant, search: int, scores: Scores) -> tuple[Settings, float] | None:
         """Return a search's winner and its mean dev score over the seeds; None if every trial failed."""
-        tried: dict[str, list[Trial]] = {}
+        tried: dict[Address, list[Trial]] = {}
         draws = self.draws(entrant, search, scores)
         promoted = self._promoted(entrant, search, scores, draws)
-        several = {settings_text(trial.settings) for trial in promoted}
+        several = {trial.alike for trial in promoted}
         for trial in (*draws, *promoted):
-            text = settings_text(trial.settings)
-            if not several or text in several:
-                tried.setdefault(text, []).append(trial)
+            if not several or trial.alike in several:
+                tried.setdefault(trial.alike, []).append(trial)
         means = [
             (trials[0].settings, sum(values) / len(values))
             for trials in tried.values()
@@ -307,7 +311,8 @@ class Comparison:
         first = max(FINAL_SEEDS, TRIAL_SEEDS + self.block * self.budget.searches) + self.budget.finals * (search + 1)
         seeds = range(first, first + self.budget.finals)
         if search == PUBLISHED:
-            return [self.trial(entrant, search, entrant.published, seed, turn=turn) for turn, seed in enumerate(seeds)]
+            # They have the first two seeds of teachers and bases in turn, however many searches there are.
+            return [self.trial(entrant, search, entrant.published, seed, turn=i % 2) for i, seed in enumerate(seeds)]
         winner = self.selected(entrant, search, scores)
         if winner is None:
             return []
@@ -346,7 +351,7 @@ STAGES = ("trials", "promotions", "finals")
 
 
 def settings_text(settings: Settings) -> str:
-    """Return settings as sorted JSON; a teacher is its backbone's name and its weight."""
+    """Return settings as sorted JSON; a teacher is its backbone's name, its weight, and what else is special."""
     return json.dumps(dict(sorted(settings.items())), default=_text)
 
 
@@ -357,7 +362,12 @@ def value_text(value: Any) -> str:
 
 def _text(value: Any) -> str:
     encoder = getattr(value, "encoder", None)
-    return f"{getattr(encoder, 'backbone', encoder).name} {value.weight:.3g}" if encoder else str(value)
+    if encoder is None:
+        return str(value)
+    method = encoder.method.name if isinstance(encoder, Run) and encoder.method.name != "simcse" else ""
+    special = [part for part in (method, str(value.scorer or "")) if part]
+    words = f"{getattr(encoder, 'backbone', encoder).name} {value.weight:.3g}"
+    return f"{words} ({', '.join(special)})" if special else words
 
 
 def _named(name: str, entrants: Sequence[Entrant]) -> Entrant:

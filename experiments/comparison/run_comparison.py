@@ -60,7 +60,7 @@ def run_comparison(
             scores = read_scores(comparison, tracker.mlruns, failed)[1]
             for_good = {key for key, reason in failed.items() if _is_result(reason)}
             record_trials(comparison, trials, scores, for_good, tracker.mlruns)
-            if not ended or any(map(_is_of_machine, reasons.values())):
+            if not ended or any(map(is_of_machine, reasons.values())):
                 return failed, False
             unclear = failed.keys() - {trial.run.key for trial in trials if trial.run.key in for_good}
             unclear_of = {t.entrant.name for t in trials if unclear & {t.run.key, *_needed(t)}}
@@ -119,7 +119,7 @@ def _is_result(reason: str) -> bool:
     return kind == DivergedError.__name__ or (kind == FailedTasksError.__name__ and all(no_score))
 
 
-def _is_of_machine(reason: str) -> bool:
+def is_of_machine(reason: str) -> bool:
     """Return whether a run failed for a reason that has nothing to do with its method."""
     kind = getattr(builtins, reason.partition(":")[0], None)
     of_system = isinstance(kind, type) and issubclass(kind, OSError | MemoryError)

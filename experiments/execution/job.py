@@ -130,6 +130,8 @@ def _execute(
         own_pairs.add(path, columns)
     folder = execution.store / job.key
     done = read_stored(folder)
+    if not job.keeps_weights and not again and _has_all_scores(job, done, execution):
+        return done  # of another command, which has deleted the weights
     history = _train(job, execution, on_step, progress)
     started = time.monotonic()
     inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
@@ -163,6 +165,17 @@ def _execute(
     if failures:
         raise FailedTasksError(failures, result)
     return result
+
+
+def _has_all_scores(job: Job, done: Mapping[str, Any], execution: ExecutionSettings) -> bool:
+    """Whether a stored result has all scores that the job asks for, so that its weights are not needed."""
+    folder = execution.store / job.key
+    history = load_history(folder)
+    if not history or not {*job.rules} <= history.kept.keys():
+        return False
+    inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
+    valid = still_valid(done, job.scorings, inputs)
+    return not valid.changes and not any(tasks_to_score(each, valid.cells, folder) for each in job.scorings)
 
 
 def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None) -> History:

@@ -2,9 +2,11 @@
 
 import logging
 import os
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -87,10 +89,17 @@ def run_job(config: Mapping[str, Any], jobs: Mapping[str, Job], execution: Execu
     try:
         execute_shared(job, execution, on_step=reporter.step, progress=reporter.prepare)
     except Exception as error:  # noqa: BLE001 - the driver reports any error together with the run
-        failed = redact_credentials(f"{type(error).__name__}: {error}")
+        failed = redact_credentials(f"{type(error).__name__}: {error}{_place(error, job.file)}")
         tune.report({"fraction": 1.0, "failed": failed, "scored": isinstance(error, FailedTasksError)})
     else:
         tune.report({"fraction": 1.0, "failed": ""})
+
+
+def _place(error: Exception, file: str) -> str:
+    """Return the line of the user's own file in which an error arose; empty if none is in its traceback."""
+    name = Path(file).name
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
+    return f" ({name}, line {lines[-1]})" if lines else ""
 
 
 def tuner(

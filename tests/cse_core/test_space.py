@@ -10,7 +10,7 @@ from cse_core.methods import METHODS
 from cse_core.methods.rankencoder import RankEncoder
 from cse_core.methods.simcse import SimCSE
 from cse_core.run import Run
-from cse_core.space import SCORING_WEIGHT, LogUniform, OfWidth, space_of, with_settings
+from cse_core.space import SCORING_WEIGHT, LogUniform, OfWidth, Times, space_of, with_settings
 from experiments.schema.recipes import RUNS
 from experiments.schema.rows import BASE
 from experiments.schema.scales import SCALES
@@ -65,6 +65,40 @@ def test_a_space_that_names_no_setting_is_refused() -> None:
 
     with pytest.raises(ValueError, match=r"mistaken.*'temprature'"):
         space_of(replace(run_of("simcse"), method=Mistaken()), 128)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(SimCSE):
+    name = "own"
+    count: int = 4
+    share: float = 0.0
+    kind: str = "hard"
+    dropout: float = 0.5  # of the head
+
+
+@pytest.mark.parametrize(
+    ("space", "wish"),
+    [
+        ({"dropout": (0.25, 0.5)}, "'dropout', which is a setting of it and of a run; expected another name"),
+        ({"kind": ("hard")}, r"'kind', with 'hard'; expected a tuple of choices"),
+        ({"share": 0.5}, r"'share', with 0.5; expected a tuple of choices"),
+        ({"count": LogUniform(2, 64)}, "'count', a whole number, with a range; expected a tuple of choices"),
+        ({"count": Times(0.5, 2)}, "'count', a whole number, with a range; expected a tuple of choices"),
+        ({"share": Times(0.5, 2)}, "'share', with multiples of 0.0; expected choices"),
+    ],
+)
+def test_a_space_whose_values_can_not_be_meant_is_refused(
+    space: Mapping[str, Any], wish: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Own, "space", space, raising=False)
+    with pytest.raises(ValueError, match=f"method own: its space names {wish}"):
+        space_of(replace(run_of("simcse"), method=Own()), 128)
+
+
+def test_a_shared_name_is_the_runs_unless_the_space_names_it() -> None:
+    space = space_of(replace(run_of("simcse"), method=Own()), 128)
+    drawn = with_settings(replace(run_of("simcse"), method=Own()), {"dropout": space["dropout"][0]})  # ty: ignore[not-subscriptable]
+    assert (drawn.dropout, getattr(drawn.method, "dropout")) == (0.1, 0.5)  # noqa: B009 - not in the Protocol
 
 
 def test_settings_reach_the_run_its_method_and_the_method_inside() -> None:

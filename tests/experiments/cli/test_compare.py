@@ -177,7 +177,7 @@ def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
         ((), "expected the names of methods"),
         (("tuned", "simcse", "tuned"), "unknown method 'tuned'"),
         (("simcse",), "two or more different methods"),
-        (("simcse", "rankse"), "did you mean 'rankcse'|rankcse"),
+        (("simcse", "rankse"), "did you mean rankcse"),
         (("simcse", "nowhere.py:Own"), "nowhere.py: no such file"),
         (("simcse", "rankcse", "--trials", "0"), "--trials"),
         (("simcse", "rankcse", "--margin", "0"), "--margin"),
@@ -188,6 +188,7 @@ def test_a_comparison_that_was_killed_gives_the_report_of_one_that_was_not(
         (("tuned", "--trials", "3"), "expected no --trials"),
         (("tuned", "rankcse"), "have the settings that win simcse's searches, which have not ended: run simcse too"),
         (("simcse", "rankcse", "--columns", "a"), "requires --corpus"),
+        (("simcse", "rankcse", "--pair-columns", "a", "b", "c"), "--pair-columns a b c: requires a file in --dev"),
     ],
 )
 def test_what_is_refused_before_anything_starts(tmp_path: Path, words: Sequence[str], expected: str) -> None:
@@ -257,10 +258,43 @@ def test_dev_pairs_that_are_scored_too_are_named_in_a_warning(
     dev, test = (str(pairs(tmp_path / name, first)) for name, first in (("dev.tsv", 0), ("test.tsv", 25)))
     words = ("simcse", "compcse", *SHORT, "--dev", dev, "--evaluate", test, "--mlruns", str(tmp_path / "mlruns"))
     main(tyro.cli(Options, args=words))
-    assert re.search(r"warning: own_dev_\w+ selects the checkpoint by pairs .* \(15 of 40 pairs\)", _line(capsys))
+    printed = _line(capsys)
+    assert re.search(r"warning: own_dev_\w+ selects the checkpoint by pairs .* \(15 of 40 pairs\)", printed)
+    assert re.search(r"warning: own_dev_\w+ selects among 1 dev score of about 4 steps", printed)
     other = str(pairs(tmp_path / "other.tsv", 50))
     with pytest.raises(ValueError, match=r"^comparison simcse-compcse: .* another dev set, own_dev_"):
         main(tyro.cli(Options, args=[other if word == dev else word for word in words]))
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "said"),
+    [
+        ("OSError: no network", 1, "stopped, as such a failure may stop every method"),
+        ("KeyError: 'head'", 130, "interrupted: nothing that finished is lost"),
+    ],
+)
+def test_a_failure_names_its_method_and_is_no_interrupt(
+    reason: str, status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    options = tyro.cli(Options, args=("simcse", "compcse", *SHORT, "--mlruns", str(tmp_path / "mlruns")))
+    comparison = described(options)
+    (trial,) = comparison.stage("trials", Scores({}), comparison.entrants[1:])
+    monkeypatch.setattr(run_comparison, "run_comparison", lambda *given: ({trial.run.key: reason}, False))
+    assert main(options) == status
+    printed = _line(capsys)
+    assert f"failed: compcse search 1 s401 ({trial.run.key}): {reason}" in printed
+    assert said in printed
+
+
+def test_on_a_machine_with_gpus_the_time_left_is_of_as_many_runs_as_fit_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for words, count in (((), 2), (("--gpus-per-run", "0.5"), 4), (("--gpus-per-run", "0.5", "--workers", "3"), 3)):
+        given = ("simcse", "compcse", *SHORT[:4], *words, "--dry-run", "--mlruns", str(tmp_path))
+        assert main(tyro.cli(Options, args=given)) == 0
+        assert f"time left with {count} at a time" in _line(capsys)
 
 
 def _line(capsys: pytest.CaptureFixture[str]) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from cse_core.data import own_pairs
+from cse_core.data import own_pairs, senteval
 from cse_core.data.synthetic import pairs
+from cse_core.evaluation import suite
+from cse_core.evaluation.sts_subsets import SEEN, disjoint
 from cse_core.run import Corpus
 from experiments.cli import selection_warnings as module
 from experiments.cli.selection_warnings import selection_warnings
@@ -35,6 +37,16 @@ def test_pairs_that_select_and_are_scored_are_counted_in_either_order_and_spelli
     assert "sts_disjoint" not in warning  # which is about STS-B's dev set
     assert list(selection_warnings(RUN, dev, (apart,), None)) == []
     assert list(selection_warnings(RUN, "last", (task,), None)) == []
+
+
+def test_pairs_of_a_test_set_are_found_in_its_disjoint_part_too(tmp_path: Path, real_data: Path) -> None:
+    apart = suite.expand_names(("sts16_disjoint",))
+    assert list(selection_warnings(RUN, "stsb_dev", apart, real_data)) == []
+    evaluation, *seen = (senteval.pairs(name, real_data) for name in ("sts16", *SEEN))
+    rows = evaluation.table.select(disjoint(evaluation, dict(zip(SEEN, seen, strict=True))))
+    dev = write(tmp_path / "dev.tsv", list(zip(rows["sentence1"], rows["sentence2"], strict=True))[:50])
+    (warning,) = selection_warnings(RUN, dev, apart, real_data)
+    assert f"in sts16_disjoint (50 of {len(rows)} pairs)" in warning
 
 
 def test_a_choice_among_fewer_than_three_is_warned_of() -> None:

@@ -336,10 +336,13 @@ def test_a_run_cut_short_needs_only_runs_that_are_cut_short(method: str) -> None
         (("simcse", "--temperature", "inf"), "temperature must be finite, got inf"),
         (("rankencoder", "--corpus-size", "201"), "--corpus-size: rankencoder ranks 201 sentences"),
         (("rankencoder", "--corpus-size", "150", "--corpus-lines", "100"), "--corpus-size: rankencoder ranks 150"),
-        (("simcse", "--batch-size", "201"), "--batch-size: simcse takes 201 sentences at a time, but the corpus has"),
+        (
+            ("simcse", "--batch-size", "201"),
+            "simcse takes 201 sentences at a time (its batch size), but the corpus has",
+        ),
         (
             ("rankcse", "--corpus-lines", "60", "--batch-size", "50"),
-            "--batch-size: simcse, which it needs, takes 64 sentences at a time, but the corpus has 60",
+            "simcse, which it needs, takes 64 sentences at a time (its batch size), but the corpus has 60",
         ),
         (
             ("rankcse", "--rank", "listnet"),

@@ -6,8 +6,13 @@ from statistics import mean
 from typing import Any
 
 import pytest
+import tyro
 
+from cse_core.evaluation.scorers import Whitened
+from cse_core.methods.rankcse import Teacher
 from cse_core.space import LogUniform, with_settings
+from experiments.compare import Options
+from experiments.compare import comparison_of as described
 from experiments.comparison.comparison import (
     PUBLISHED,
     STAGES,
@@ -78,9 +83,13 @@ def test_finals_are_fresh_however_many_searches_there_are() -> None:
     many = comparison_of("simcse", "rankcse", budget=Budget(trials=64, searches=9, finals=1))
     tried = {t.run.seed for t in many.stage("trials", NONE)}
     scores = Scores({t.address: 1.0 for t in many.stage("trials", NONE)})
-    promoted = {t.run.seed for t in many.stage("promotions", scores)}
-    finals = {t.run.seed for t in many.finals(SIMCSE, PUBLISHED, scores)}
-    assert tried & promoted == tried & finals == promoted & finals == set()
+    further = many.stage("promotions", scores)
+    scores = Scores({**scores.by_address, **{t.address: 1.0 for t in further}})
+    promoted = {t.run.seed for t in further}
+    for search in (PUBLISHED, 0, 8):
+        finals = {t.run.seed for t in many.finals(SIMCSE, search, scores)}
+        assert finals
+        assert tried & promoted == tried & finals == promoted & finals == set()
 
 
 def test_the_best_quarter_is_promoted_and_the_highest_mean_of_three_seeds_wins() -> None:
@@ -107,6 +116,25 @@ def test_settings_that_are_drawn_again_are_promoted_once() -> None:
     scores = Scores({trial.address: 90 - 10 * trial.run.dropout for trial in draws})
     promoted = comparison.promotions(choices, 0, scores)
     assert [trial.settings["dropout"] for trial in promoted[::2]] == [0.1, 0.2]
+
+
+def test_settings_that_read_alike_are_told_apart() -> None:
+    teacher = Teacher(SIMCSE.start)
+    choices = ((teacher,), (replace(teacher, scorer=Whitened()),))
+    taught = replace(RANKCSE, space={"teachers": choices})
+    comparison = replace(COMPARISON, entrants=(SIMCSE, taught))
+    draws = comparison.draws(taught, 0, NONE)
+    by = {trial.address: 80.0 if trial.settings["teachers"] == choices[1] else 60.0 for trial in draws}
+    assert {*by.values()} == {60.0, 80.0}
+    promoted = comparison.promotions(taught, 0, Scores(by))
+    assert [trial.settings["teachers"] for trial in promoted[::2]] == [choices[1], choices[0]]
+    by |= {trial.address: 80.0 if trial.settings["teachers"] == choices[1] else 60.0 for trial in promoted}
+    assert comparison.selected(taught, 0, Scores(by)) == ({"teachers": choices[1]}, 80.0)
+    texts = [settings_text({"teachers": choice}) for choice in choices]
+    assert texts == [
+        '{"teachers": ["wiki-tiny 1"]}',
+        '{"teachers": ["wiki-tiny 1 (whitened layer1_last_mean on the task, 64 tokens)"]}',
+    ]
 
 
 def test_a_failed_trial_is_not_promoted_and_a_failed_seed_loses() -> None:
@@ -141,6 +169,21 @@ def test_teachers_that_are_the_baseline_have_the_settings_that_won_its_search() 
     tuned = COMPARISON.draws(RANKCSE, 1, scores)
     assert [t.settings for t in untuned] == [t.settings for t in tuned]
     assert not {t.run.key for t in untuned} & {t.run.key for t in tuned}
+
+
+def test_more_searches_keep_the_teachers_of_those_before_and_of_the_published_settings() -> None:
+    def teachers(searches: int, search: int) -> list[int]:
+        words = ("simcse", "rankcse", "--scale", "quickstart", "--searches", str(searches), "--trials", "1")
+        comparison = described(tyro.cli(Options, args=words))
+        scores = Scores({t.address: 1.0 for t in comparison.stage("trials", NONE)})
+        _, rankcse = comparison.entrants
+        trials = [*(comparison.draws(rankcse, search, scores) if search >= 0 else [])]
+        trials += comparison.finals(rankcse, search, Scores({**scores.by_address, **{t.address: 1.0 for t in trials}}))
+        return sorted({run.seed for trial in trials for run in trial.run.nested()})
+
+    assert [teachers(4, search) for search in range(4)] == [[42], [1], [2], [3]]
+    assert [teachers(count, PUBLISHED) for count in (1, 2, 4)] == [[1, 42]] * 3
+    assert [teachers(2, search) for search in range(2)] == [[42], [1]]
 
 
 def test_the_baseline_has_chosen_when_its_promotions_have_ended() -> None:
@@ -252,6 +295,9 @@ def test_tpe_draws_one_at_a_time_from_the_scores_and_resumes_alike() -> None:
         return tpe.draws(SIMCSE, 0, scores)
 
     low, high = draw_all(0.1), draw_all(0.4)
+    # A failed trial is one more draw, and no score.
+    scores = Scores({trial.address: 1.0 for trial in low[:3]}, frozenset({low[3].run.key}))
+    assert len(tpe.draws(SIMCSE, 0, scores)) == 5
     assert low[:10] == high[:10]  # drawn at random, as Optuna's sampler begins
     assert mean(t.run.dropout for t in low[10:]) < mean(t.run.dropout for t in high[10:])
 

@@ -5,13 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from cse_core.evaluation import suite
+from cse_core.evaluation.suite import find_task
+from cse_core.run import Pretrained
 from experiments.compare import check_ready
 from experiments.comparison import run_comparison
 from experiments.comparison.comparison import Budget, Comparison, Scores
-from experiments.comparison.recorded import check_inputs, record_trials
+from experiments.comparison.recorded import check_inputs, dev_scores, record_trials
 from experiments.execution.job import ExecutionSettings
 from experiments.execution.plan import Plan
 from experiments.results import csv_record
@@ -62,6 +65,33 @@ def test_a_method_that_raises_waits_and_the_comparison_goes_on(run: Callable) ->
     assert calls == 2  # trials, and the finals of the published settings
     assert seen == [{"simcse search 1", "compcse search 1"}, {"simcse published"}]
     assert sorted(failed.values()) == [diverges, diverges, raises]
+
+
+def test_the_best_quarter_is_trained_again_before_the_finals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = comparison_of("simcse", "compcse", budget=Budget(trials=8, searches=1, finals=1))
+    recorded, stages = [], []
+
+    def score(work: Plan, *given: object) -> tuple[dict[str, str], bool]:
+        stages.append(len(work.pending))
+        recorded.extend(
+            (job.key, scoring.select, str(scoring.scorer), task, metric, suite.version(task), 0.5)
+            for job in work.pending
+            for scoring in job.scorings
+            for task in scoring.tasks
+            for metric in find_task(task).metrics  # ty: ignore[missing-union-attribute]
+        )
+        return {}, True
+
+    def read(*given: object) -> tuple[pd.DataFrame, Scores]:
+        results = pd.DataFrame(recorded, columns=[*csv_record.CELL, "score"])
+        return results, dev_scores(comparison, results, csv_record.read_searches(comparison.scale.name, tmp_path))
+
+    monkeypatch.setattr(run_comparison, "_run", score)
+    monkeypatch.setattr(run_comparison, "read_scores", read)
+    tracker, execution = SimpleNamespace(mlruns=tmp_path), ExecutionSettings(tmp_path / "store")
+    assert run_comparison.run_comparison(comparison, execution, None, tracker) == ({}, True)  # ty: ignore[invalid-argument-type]
+    assert stages == [2 * 8, 2 * 2 * 2, 2 * 2]
+    assert len(csv_record.read_searches(comparison.scale.name, tmp_path)) == 2 * comparison.budget.runs
 
 
 def test_a_method_whose_teachers_are_the_baseline_waits_for_it(run: Callable) -> None:
@@ -165,3 +195,11 @@ def test_a_record_with_other_inputs_is_refused(tmp_path: Path) -> None:
         ValueError, match=r"^comparison test: .* another corpus, .* 8,192 .* 300 .*; expected another --name"
     ):
         check_inputs(replace(COMPARISON, scale=other), tmp_path)
+    with pytest.raises(ValueError, match=r"^comparison test: .* another scale, quickstart, got small; expected an"):
+        check_inputs(replace(COMPARISON, scale=replace(COMPARISON.scale, name="small")), tmp_path)
+    first = COMPARISON.entrants[0]
+    entrant = replace(first, start=replace(first.start, backbone=Pretrained("wiki-mini")))
+    with pytest.raises(
+        ValueError, match=r"^comparison test: .* another encoder, wiki-tiny, got wiki-mini; expected an"
+    ):
+        check_inputs(replace(COMPARISON, entrants=(entrant, *COMPARISON.entrants[1:])), tmp_path)

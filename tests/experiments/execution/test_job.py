@@ -16,7 +16,8 @@ from cse_core.evaluation.scorers import Cosine, Scorer, Whitened
 from cse_core.evaluation.tasks import STSTask
 from cse_core.models.encoder import Encoder
 from cse_core.models.pretrained import ASSETS
-from cse_core.run import Corpus, Pretrained
+from cse_core.run import Corpus, Pretrained, Run
+from cse_core.training.train import train
 from experiments.evaluate import Options
 from experiments.evaluate import main as evaluate
 from experiments.execution import job as jobs
@@ -216,6 +217,22 @@ class TestWeights:
         result = score(tmp_path, encoder=SHORT, tasks=("phrases",))
         assert {cell["task"] for cell in result["cells"]} == {"synthetic_dev", "phrases"}
         assert result["kept"] == first["kept"]
+
+    @pytest.mark.slow
+    def test_a_trial_whose_weights_another_command_has_deleted_is_not_trained_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = score(tmp_path, encoder=SHORT, tasks=("synthetic_dev",))
+        shutil.rmtree(tmp_path / SHORT.key / "last")
+        trained: list[Run] = []
+        monkeypatch.setattr(jobs, "train", lambda run, *given, **how: trained.append(run) or train(run, *given, **how))
+        scoring = Scoring("last", Cosine(), ("synthetic_dev",))
+        trial = Job(SHORT, "own", "mine", (scoring,), keeps_weights=False)
+        again = execute(trial, ExecutionSettings(tmp_path))
+        assert (again["cells"], again["kept"]) == (first["cells"], first["kept"])
+        assert trained == []
+        execute(replace(trial, scorings=(replace(scoring, tasks=("phrases",)),)), ExecutionSettings(tmp_path))
+        assert trained == [SHORT]
 
     @pytest.mark.slow
     def test_other_threads_train_other_weights_and_a_run_says_so(

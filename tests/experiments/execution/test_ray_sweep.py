@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -116,6 +117,18 @@ def test_two_runs_that_each_take_half_a_gpu_share_one(
     cluster = RayConfig(workers=6, gpus_per_run=0.5)
     found = run([job(name) for name in "abcdef"], replace(execution, device="cuda"), cluster)
     assert max(sum(began <= at < end for began, end in found) for at, _ in found) == 2
+
+
+def test_an_error_in_a_users_file_names_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, defined, reports = tmp_path / "mine.py", dict[str, Any](), list[Mapping[str, Any]]()
+    source = "def loss():\n    return {}['head']\n"
+    exec(compile(source, "/copied/to/a/worker/mine.py", "exec"), defined)
+    monkeypatch.setattr(ray_sweep, "execute_shared", lambda *given, **how: defined["loss"]())
+    monkeypatch.setattr(ray_sweep.tune, "report", reports.append)
+    mine, other = replace(job("a"), file=str(path)), job("b")
+    for each in (mine, other):
+        ray_sweep.run_job({"key": each.key}, {each.key: each}, ExecutionSettings(tmp_path))
+    assert [report["failed"] for report in reports] == ["KeyError: 'head' (mine.py, line 2)", "KeyError: 'head'"]
 
 
 def test_a_failed_start_of_ray_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
