@@ -76,16 +76,19 @@ def _what_is_wrong(run: Run, name: str, values: object) -> str:
     if owner is None and name != SCORING_WEIGHT:
         return "which is no setting of it or of a run"
     of_method = any(name in _names(method) for method in method_chain(run.method))
-    if owner is run and of_method and name in getattr(run.method, "space", {}):
+    if owner is run and of_method and getattr(run.method, "space", {}).get(name):  # () leaves the run's as published
         return "which is a setting of it and of a run; expected another name for its own"
     if not isinstance(values, LogUniform | Times | OfWidth | tuple):
         return f"with {values!r}; expected a tuple of choices, such as (0.25, 0.5) or (0.25,), or a LogUniform range"
-    if isinstance(values, LogUniform | Times) and owner is not None:
-        published = getattr(owner, name)
-        if isinstance(published, int) and _names(owner)[name] in (int, "int"):
-            return "a whole number, with a range; expected a tuple of choices, such as (2, 4, 8)"
-        if isinstance(values, Times) and not (isinstance(published, int | float) and published > 0):
-            return f"with multiples of {published!r}; expected choices or a LogUniform range"
+    published = getattr(owner, name, None)
+    if isinstance(values, Times) and not (isinstance(published, int | float) and published > 0):
+        return f"with multiples of {published!r}; expected choices or a LogUniform range"
+    if (
+        isinstance(values, LogUniform | Times)
+        and type(published) is int
+        and _names(owner)[name] not in (float, "float")
+    ):
+        return "a whole number, with a range; expected a tuple of choices, such as (2, 4, 8)"
     return ""
 
 

@@ -37,7 +37,7 @@ from experiments.cli.options import Words, above_zero, at_least, device_here, fi
 from experiments.cli.run_options import InputOptions
 from experiments.cli.selection_warnings import few_scores_warning, shared_pairs_warnings
 from experiments.cli.sweep_options import RayOptions, check_ray
-from experiments.cli.user_inputs import check_corpus, encoder_size, with_inputs, with_own_pooling
+from experiments.cli.user_inputs import check_corpus, check_pair_columns, encoder_size, with_inputs, with_own_pooling
 from experiments.comparison.comparison import PUBLISHED, SAMPLERS, STAGES, Budget, Comparison, Entrant, Scores
 from experiments.comparison.entrants import entrant, measures_of, tasks_of, tried_text, with_space
 from experiments.comparison.recorded import check_inputs, read_scores
@@ -130,6 +130,7 @@ def comparison_of(options: Options) -> Comparison:
     usual = ("synthetic",) if scale.name == "quickstart" else ("sts", "sts_disjoint")
     measures = measures_of(options.evaluate or usual, scale.dev, options.pair_columns)
     tasks = tasks_of(measures)
+    check_pair_columns(options.pair_columns, (scale.dev, *tasks))
     return Comparison(
         name=options.name or "-".join(each.name for each in entrants),
         scale=scale,
@@ -307,24 +308,27 @@ def main(options: Options) -> int:
 
 
 def _at_a_time(options: Options) -> int:
-    """Return how many runs this machine trains at a time."""
-    if device_here(options.device) != "cuda":
+    """Return how many runs are trained at a time; of a cluster only --workers is known."""
+    if options.address != "local" or device_here(options.device) != "cuda":
         return options.workers or os.cpu_count() or 1
     room = runs_at_once(torch.cuda.device_count(), options.gpus_per_run)
     return max(1, min(options.workers or room, room))
 
 
 def _say_stopped(comparison: Comparison, mlruns: Path, failed: Mapping[str, str]) -> int:
-    """Print why the comparison did not go on, and how to resume it; return 130 if it was interrupted, otherwise 1."""
+    """Print why the comparison did not go on, and how to resume it; return 130, or 1 after a failure of the machine."""
     from experiments.comparison.run_comparison import is_of_machine  # lazy: slow import
 
     stopped = any(map(is_of_machine, failed.values()))
     print_failures(_with_names(comparison, mlruns, failed), ended=stopped)
     if not stopped:
         return INTERRUPTED
+    others = (
+        f"name the others after {comparison.name}" if comparison.name in COMPARISONS else f"--name {comparison.name}"
+    )
     console.print(
         "stopped, as such a failure may stop every method. What finished is kept: mend its cause and run the same "
-        "command again, or leave a method out (docs/compare.md)",
+        f"command again, or leave a method out ({others})",
         style="red",
     )
     return 1
@@ -332,7 +336,9 @@ def _say_stopped(comparison: Comparison, mlruns: Path, failed: Mapping[str, str]
 
 def _with_names(comparison: Comparison, mlruns: Path, failed: Mapping[str, str]) -> dict[str, str]:
     """Return failures by the method, search and seed of each run in place of its key."""
-    scores = read_scores(comparison, mlruns, failed)[1] if failed else Scores({})
+    if not failed:
+        return {}
+    scores = read_scores(comparison, mlruns, failed)[1]
     every = [job for stage in STAGES for job in comparison.jobs(comparison.stage(stage, scores), final=False).values()]
     names = {job.key: f"{job.name} ({job.key})" for job in every}
     return {names.get(key, key): reason for key, reason in failed.items()}

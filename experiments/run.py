@@ -23,7 +23,6 @@ from typing import Any
 
 import tyro
 
-from cse_core.data import own_pairs
 from cse_core.data.locate import data_folder
 from cse_core.evaluation import suite
 from cse_core.evaluation.scorers import Cosine
@@ -46,6 +45,7 @@ from experiments.cli.run_options import CommonOptions, choices_of, options_for
 from experiments.cli.selection_warnings import selection_warnings
 from experiments.cli.user_inputs import (
     check_corpus,
+    check_pair_columns,
     encoder_size,
     read_dev,
     read_encoder,
@@ -119,8 +119,7 @@ def make_plan(options: CommonOptions) -> Plan:
     dev_sets(rule)
     tasks = options.evaluate or (("synthetic",) if scale.name == "quickstart" else ("sts",))
     names = suite.expand_names(tasks, columns)
-    if columns and not any(map(own_pairs.is_own, (rule, *names))):
-        raise ValueError(f"--pair-columns {' '.join(columns)}: requires a file in --dev or --evaluate")
+    check_pair_columns(columns, (rule, *names))
     suite.check_scorer(Cosine(), names)
     return Plan(tuple(dict.fromkeys((rule, "last"))), names)
 

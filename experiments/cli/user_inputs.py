@@ -1,6 +1,6 @@
 """Read the inputs that a command line names: a corpus, dev pairs, an encoder as backbone or teacher."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +55,12 @@ def read_encoder(name: str) -> Pretrained:
     return Pretrained(name, word_vectors_hash(name) if is_word_vectors(name) else encoder_hash(resolve(name)))
 
 
+def check_pair_columns(columns: Sequence[str], names: Iterable[str]) -> None:
+    """Refuse columns of files of pairs if none of the dev sets and tasks is a file."""
+    if columns and not any(map(own_pairs.is_own, names)):
+        raise ValueError(f"--pair-columns {' '.join(columns)}: requires a file in --dev or --evaluate")
+
+
 def with_inputs(given: InputOptions) -> tuple[Scale, str]:
     """Return the named scale with the user's corpus, encoder and dev set, and the backbone's name in that scale.
 
@@ -64,8 +70,6 @@ def with_inputs(given: InputOptions) -> tuple[Scale, str]:
     columns, lines, name = given.columns, given.corpus_lines, given.backbone
     if columns and not given.corpus:
         raise ValueError(f"--columns {' '.join(columns)}: requires --corpus")
-    if given.pair_columns and not any(map(own_pairs.is_file, (given.dev, *getattr(given, "evaluate", ())))):
-        raise ValueError(f"--pair-columns {' '.join(given.pair_columns)}: requires a file in --dev or --evaluate")
     scale = look_up("scale", given.scale or "small", SCALES)
     if given.corpus:
         corpus = read_corpus(given.corpus, lines, columns)

@@ -131,7 +131,7 @@ def _execute(
     folder = execution.store / job.key
     done = read_stored(folder)
     if not job.keeps_weights and not again and _has_all_scores(job, done, execution):
-        return done  # of another command, which has deleted the weights
+        return done  # of another command, which may have deleted the weights
     history = _train(job, execution, on_step, progress)
     started = time.monotonic()
     inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
@@ -168,10 +168,12 @@ def _execute(
 
 
 def _has_all_scores(job: Job, done: Mapping[str, Any], execution: ExecutionSettings) -> bool:
-    """Whether a stored result has all scores that the job asks for, so that its weights are not needed."""
+    """Whether a stored result has all that the job asks for, so that its weights are not needed."""
     folder = execution.store / job.key
     history = load_history(folder)
     if not history or not {*job.rules} <= history.kept.keys():
+        return False
+    if done.get("scale") != job.scale or not {*job.studies} <= {*done.get("studies", ())}:
         return False
     inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
     valid = still_valid(done, job.scorings, inputs)

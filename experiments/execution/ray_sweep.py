@@ -97,9 +97,9 @@ def run_job(config: Mapping[str, Any], jobs: Mapping[str, Job], execution: Execu
 
 def _place(error: Exception, file: str) -> str:
     """Return the line of the user's own file in which an error arose; empty if none is in its traceback."""
-    name = Path(file).name
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
-    return f" ({name}, line {lines[-1]})" if lines else ""
+    module, frames = Path(file).stem, traceback.walk_tb(error.__traceback__)  # the file is imported under this name
+    lines = [line for frame, line in frames if file and frame.f_globals.get("__name__") == module]
+    return f" ({Path(file).name}, line {lines[-1]})" if lines else ""
 
 
 def tuner(

@@ -85,6 +85,7 @@ class Own(SimCSE):
         ({"count": LogUniform(2, 64)}, "'count', a whole number, with a range; expected a tuple of choices"),
         ({"count": Times(0.5, 2)}, "'count', a whole number, with a range; expected a tuple of choices"),
         ({"share": Times(0.5, 2)}, "'share', with multiples of 0.0; expected choices"),
+        ({"scoring_weight": Times(1, 2)}, "'scoring_weight', with multiples of None; expected choices"),
     ],
 )
 def test_a_space_whose_values_can_not_be_meant_is_refused(
@@ -95,10 +96,12 @@ def test_a_space_whose_values_can_not_be_meant_is_refused(
         space_of(replace(run_of("simcse"), method=Own()), 128)
 
 
-def test_a_shared_name_is_the_runs_unless_the_space_names_it() -> None:
+def test_a_shared_setting_is_the_runs_also_if_the_method_has_one_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     space = space_of(replace(run_of("simcse"), method=Own()), 128)
     drawn = with_settings(replace(run_of("simcse"), method=Own()), {"dropout": space["dropout"][0]})  # ty: ignore[not-subscriptable]
     assert (drawn.dropout, getattr(drawn.method, "dropout")) == (0.1, 0.5)  # noqa: B009 - not in the Protocol
+    monkeypatch.setattr(Own, "space", {"dropout": ()}, raising=False)
+    assert "dropout" not in space_of(replace(run_of("simcse"), method=Own()), 128)
 
 
 def test_settings_reach_the_run_its_method_and_the_method_inside() -> None:

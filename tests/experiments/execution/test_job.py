@@ -231,8 +231,11 @@ class TestWeights:
         again = execute(trial, ExecutionSettings(tmp_path))
         assert (again["cells"], again["kept"]) == (first["cells"], first["kept"])
         assert trained == []
-        execute(replace(trial, scorings=(replace(scoring, tasks=("phrases",)),)), ExecutionSettings(tmp_path))
+        assert execute(replace(trial, studies=("another",)), ExecutionSettings(tmp_path))["studies"] == ["another"]
         assert trained == [SHORT]
+        shutil.rmtree(tmp_path / SHORT.key / "last")
+        execute(replace(trial, scorings=(replace(scoring, tasks=("phrases",)),)), ExecutionSettings(tmp_path))
+        assert trained == [SHORT, SHORT]
 
     @pytest.mark.slow
     def test_other_threads_train_other_weights_and_a_run_says_so(

@@ -21,6 +21,7 @@ from ray import cloudpickle, tune
 from ray._private import ray_constants
 from ray.tune.search import Searcher
 
+from cse_core.lookup import look_up
 from cse_core.methods.rankcse import RankCSE, Teacher
 from cse_core.run import Pretrained, Run
 from experiments.cli.console import Bar
@@ -120,15 +121,18 @@ def test_two_runs_that_each_take_half_a_gpu_share_one(
 
 
 def test_an_error_in_a_users_file_names_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, defined, reports = tmp_path / "mine.py", dict[str, Any](), list[Mapping[str, Any]]()
-    source = "def loss():\n    return {}['head']\n"
-    exec(compile(source, "/copied/to/a/worker/mine.py", "exec"), defined)
+    """It has the name of one of this project's files, in which the error arises."""
+    path, reports = tmp_path / "lookup.py", list[Mapping[str, Any]]()
+    defined: dict[str, Any] = {"__name__": "lookup", "look_up": look_up}
+    exec("def loss():\n    return look_up('head', 'a', {'b': 1})\n", defined)
     monkeypatch.setattr(ray_sweep, "execute_shared", lambda *given, **how: defined["loss"]())
     monkeypatch.setattr(ray_sweep.tune, "report", reports.append)
     mine, other = replace(job("a"), file=str(path)), job("b")
     for each in (mine, other):
         ray_sweep.run_job({"key": each.key}, {each.key: each}, ExecutionSettings(tmp_path))
-    assert [report["failed"] for report in reports] == ["KeyError: 'head' (mine.py, line 2)", "KeyError: 'head'"]
+    named, plain = (report["failed"] for report in reports)
+    assert named == f"{plain} (lookup.py, line 2)"
+    assert "unknown head 'a'" in plain
 
 
 def test_a_failed_start_of_ray_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
