@@ -13,10 +13,11 @@ from cse_core.data.atomic_write import full_disk_named, sync
 from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.tasks import STSTask, TransferTask
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, CONFIG
+from cse_core.models.pretrained import ASSETS, CONFIG, MODULE_FOLDER
 from cse_core.training.checkpoint import MANIFEST
 
 CARD, TEMPORARY = "README.md", ".export-"
+ABOUT = "Sentence embeddings of {} dimensions, compared by cosine. "  # in every card
 # Files that would make a loader read something other than the exported encoder.
 READ_BY_LOADERS = (
     *("config.json", "*_config.json", "config_*.json", "encoder.json", "modules.json", "model*.safetensors*"),
@@ -24,7 +25,6 @@ READ_BY_LOADERS = (
     *("*vocab.*", "merges.txt", "bpe.codes", "spiece.model", "sentencepiece*.model", "*.spm", "spm.model"),
     "chat_template*",
 )
-MODULE = re.compile(r"\d+_[A-Za-z]+")  # the folder of a sentence-transformers module
 Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
 KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; OTHER for the rest
 OTHER = "sentence-similarity"
@@ -76,15 +76,21 @@ print(cosine_matrix(vectors, vectors))
 
 
 def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object], scores: Scores) -> Path:
-    """Save an encoder and its card to a folder, replacing every file that a loader would read; return the folder.
+    """Save an encoder and its card to a new folder or over an earlier export; return the folder.
 
-    The new files are written to a temporary folder, and moved into place once all are complete. If a move fails, the
-    old files are moved back. Other files, such as a clone's .git, stay.
+    Of an earlier export, the card and every file that a loader would read are replaced; elsewhere no file is. The new
+    files are written to a temporary folder, and moved into place once all are complete. If a move fails, the old files
+    are moved back. Other files, such as a clone's .git, stay.
     """
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder}: expected a new folder, or that of an earlier export; this is a file")
     if (folder / MANIFEST).exists():
         raise FileExistsError(f"{folder}: holds the checkpoint of a run, which would be lost; export to another folder")
+    if foreign := _foreign(folder):
+        raise FileExistsError(
+            f"{folder}: is no earlier export, and {', '.join(foreign)} would be replaced; expected a new folder, or "
+            "remove these first"
+        )
     folder.resolve().parent.mkdir(parents=True, exist_ok=True)
     near = folder if folder.is_dir() else folder.resolve().parent  # on the same disk
     with TemporaryDirectory(prefix=TEMPORARY, dir=near) as temporary, full_disk_named(folder):
@@ -97,6 +103,16 @@ def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object
     for left in folder.glob(f"{TEMPORARY}*"):  # left by an export that was killed
         shutil.rmtree(left)
     return folder
+
+
+def _foreign(folder: Path) -> list[str]:
+    """Return the files that an export would replace in a folder that holds no earlier export."""
+    card = folder / CARD
+    if not folder.is_dir() or [*folder.glob(f"{TEMPORARY}*")]:  # one that was killed
+        return []
+    if card.is_file() and ABOUT.partition("{}")[0] in card.read_text(encoding="utf-8", errors="replace"):
+        return []
+    return sorted(path.name for path in folder.iterdir() if path.name == CARD or _is_replaced(path, folder / TEMPORARY))
 
 
 def _swap(part: Path, folder: Path, old: Path) -> None:
@@ -125,7 +141,7 @@ def _is_replaced(path: Path, part: Path) -> bool:
     """Whether the export in `part` has the same name, or a loader would read this file or folder along with it."""
     if (part / path.name).exists() or _is_read_by_loaders(path):
         return True
-    if not path.is_dir() or not MODULE.fullmatch(path.name):
+    if not path.is_dir() or not MODULE_FOLDER.fullmatch(path.name):
         return False
     files = [file for file in path.rglob("*") if file.is_file()]
     return not files or any(map(_is_read_by_loaders, files))  # a Normalize module has no files
@@ -147,8 +163,8 @@ def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scor
     parts = [
         f"---\n{_metadata(encoder, name, settings, scores).to_yaml()}\n---",
         f"# {name}",
-        f"Sentence embeddings of {encoder.width} dimensions, compared by cosine. "
-        f"Pooling `{encoder.pooling}`{template}; texts are cut to {encoder.max_length} tokens.",
+        f"{ABOUT.format(encoder.width)}Pooling `{encoder.pooling}`{template}; texts are cut to {encoder.max_length} "
+        "tokens.",
         "## Use",
         opened.format(name=name, pooling=encoder.pooling, pooled=POOLED.get(encoder.pooling, "")),
         "## Training",

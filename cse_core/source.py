@@ -7,18 +7,17 @@ import inspect
 import sys
 import sysconfig
 from collections.abc import Iterator
-from functools import cache
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
-from types import CodeType
+from types import CellType, CodeType
 from typing import Any
 
 PROJECT = ("cse_core", "experiments", "analysis")  # classes in these raise their version when a score changes
 INSTALLED = {"site-packages", "dist-packages"}
 PLAIN = str | bytes | int | float | tuple | list | dict | None  # values that their repr describes fully
+_NAMES: dict[type, tuple[Any, Any]] = {}  # of classes from outside: their code in memory, and what class_name returns
 
 
-@cache
 def class_name(kind: type) -> Any:
     """Return the part of a key that identifies a class: its name and, for a class from outside, its module and code.
 
@@ -28,6 +27,29 @@ def class_name(kind: type) -> Any:
     """
     if _is_projects(kind.__module__):
         return kind.__name__
+    loaded = _loaded_code(kind)
+    if not loaded or kind not in _NAMES or _NAMES[kind][0] != loaded:
+        _NAMES[kind] = loaded, _identify(kind)
+    return _NAMES[kind][1]
+
+
+def _loaded_code(kind: type) -> list[CodeType]:
+    """Return the code in memory of the modules of a class, which IPython's autoreload replaces; [] if one has no file.
+
+    While it stays the same, so does the class's name, also if a file is edited: what runs is what was imported.
+    """
+    found: list[CodeType] = []
+    for other in kind.__mro__:
+        if other is object or _is_projects(other.__module__):
+            continue
+        if other.__module__ not in sys.modules or _path_of(other.__module__) is None:
+            return []
+        values = [*vars(sys.modules[other.__module__]).values(), *vars(other).values()]
+        found += [value.__code__ for value in values if inspect.isfunction(value)]
+    return found
+
+
+def _identify(kind: type) -> Any:
     bases = [base for base in kind.__mro__ if _is_projects(base.__module__)]
     versions = sorted(f"{base.__module__}.{base.__qualname__} {vars(base).get('version', 0)}" for base in bases)
     files: dict[str, Path] = {}
@@ -108,12 +130,12 @@ def _typed_code(kind: type, files: dict[str, Path]) -> Iterator[str]:
         if inspect.isfunction(function):
             yield f"{name} {_instructions(function.__code__)}"
             _add_used(function, used)
-        elif isinstance(value, PLAIN) and not name.startswith("__"):
-            yield f"{name} {value!r}"
+        elif (text := _value_text(value)) and not name.startswith("__"):
+            yield f"{name} {text}"
     for name, value in sorted(used.items()):
         module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
-        if isinstance(value, PLAIN):
-            yield f"used {name} {value!r}"
+        if text := _value_text(value):
+            yield f"used {name} {text}"
         elif module and not _is_projects(module) and (path := _path_of(module)):
             if _is_users(path):
                 _add_files(module, files)
@@ -124,12 +146,40 @@ def _typed_code(kind: type, files: dict[str, Path]) -> Iterator[str]:
 
 
 def _add_used(function: Any, used: dict[str, Any]) -> None:
-    """Add the globals that a function uses, and those that the functions among them use, if of the same module."""
-    for name in _global_names(function.__code__):
-        if name in function.__globals__ and name not in used:
-            used[name] = value = function.__globals__[name]
+    """Add what a function uses: defaults, values of its closure and globals, and what the functions among them use.
+
+    Functions of other modules are left out.
+    """
+    names, cells = function.__code__.co_freevars, function.__closure__ or ()
+    found = {
+        name: function.__globals__[name] for name in _global_names(function.__code__) & function.__globals__.keys()
+    }
+    inside = dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {})
+    inside |= {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
+    found |= {f"{function.__qualname__} {name}": value for name, value in inside.items()}
+    for name, value in found.items():
+        if name not in used:
+            used[name] = value
             if inspect.isfunction(value) and value.__globals__ is function.__globals__:
                 _add_used(value, used)
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _value_text(value: Any) -> str:
+    """Return the text of a plain value, or the hash of a tensor's or an array's content; empty for any other value."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    content = value.detach().cpu() if hasattr(value, "detach") else value
+    if not {"shape", "dtype", "tolist"} <= {*dir(content)}:
+        return ""
+    digest = hashlib.sha256(repr(content.tolist()).encode()).hexdigest()
+    return f"{content.dtype} {tuple(content.shape)} {digest}"
 
 
 def _global_names(code: CodeType) -> set[str]:

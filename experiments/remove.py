@@ -59,6 +59,9 @@ def main(options: Options) -> int:
     if traces.empty and not traces.unreachable:
         raise _nothing_of(options)
     print_traces(options, traces)
+    for key in options.keys:
+        if traces_of([key], options.mlruns, store, tracker, own=options.own).empty:
+            console.print(f"nothing of run {key}", style="yellow", highlight=False)
     if not traces.empty:
         if not options.yes and not sys.stdin.isatty():
             raise ValueError("nothing was removed: there is no terminal to ask at; expected --yes, which does not ask")

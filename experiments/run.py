@@ -29,9 +29,10 @@ from cse_core.evaluation.scorers import Cosine
 from cse_core.lookup import look_up, not_among
 from cse_core.methods import METHODS
 from cse_core.run import NGRAM_POOLINGS, Run
+from cse_core.training.loop import DivergedError
 from cse_core.training.selection import dev_sets
 from experiments.cli.command import run_command
-from experiments.cli.console import Bar, console
+from experiments.cli.console import Bar, console, print_failures
 from experiments.cli.options import (
     at_least,
     check_device,
@@ -124,10 +125,12 @@ def make_plan(options: CommonOptions) -> Plan:
     return Plan(tuple(dict.fromkeys((rule, "last"))), names)
 
 
-def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> dict[str, Mapping[str, Any]]:
+def train_and_score(
+    runs: Sequence[Run], plan: Plan, options: CommonOptions
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
     """Score the untrained backbone, then train and score the runs and those that they need; log all to MLflow.
 
-    Return the results by key.
+    Return the results by key, and why runs failed. Of several seeds, one that diverges or has no score stops no other.
     """
     device = device_here(options.device)
     execution = ExecutionSettings(
@@ -136,21 +139,26 @@ def train_and_score(runs: Sequence[Run], plan: Plan, options: CommonOptions) -> 
     jobs = {job.key: job for run in runs for job in _jobs(run, plan, options)}
     _look_ahead(list(jobs.values()), execution)
     results: dict[str, Mapping[str, Any]] = {}
+    failed: dict[str, str] = {}
+    several = {run.key for run in runs} if len(runs) > 1 else set()
     live = LiveLog(Tracker(options.mlruns), execution.store, lambda key: run_content(describe(jobs[key])))
     with closing(live), Bar({key: job.name for key, job in jobs.items()}) as bar:
         for key, job in jobs.items():
             reporter = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0)
             try:
                 results[key] = execute(job, execution, on_step=reporter.step, progress=reporter.prepare)
-            except FailedTasksError as error:
+            except (FailedTasksError, DivergedError) as error:
                 if isinstance(job.encoder, Run):
-                    raise
-                results[key] = error.result  # an untrained encoder may have no score: nothing depends on it
+                    if key not in several:
+                        raise
+                    failed[key] = f"{type(error).__name__}: {error}"
+                # An untrained encoder may have no score: nothing depends on it.
+                results[key] = error.result if isinstance(error, FailedTasksError) else {"cells": [], "warnings": []}
             bar.end(key)
             live.finish(key)
     if live.unlogged:
         say_not_logged(len(live.unlogged), next(filter(None, live.unlogged.values()), ""))
-    return results
+    return results, failed
 
 
 def _look_ahead(jobs: Sequence[Job], execution: ExecutionSettings) -> None:
@@ -201,8 +209,8 @@ def _show(bar: Bar, live: LiveLog, key: str, report: Mapping[str, Any]) -> None:
     live.add_points(key, report["points"])
 
 
-def main(arguments: list[str]) -> None:
-    """Train, score, print and log the runs of a command line."""
+def main(arguments: list[str]) -> int:
+    """Train, score, print and log the runs of a command line; return 1 if one of several seeds failed."""
     if arguments and not arguments[0].startswith("-"):
         look_up("method", arguments[0], METHODS)
     options: Any = tyro.extras.subcommand_cli_from_dict(
@@ -218,8 +226,9 @@ def main(arguments: list[str]) -> None:
     say_settings(runs[0], options)
     for warning in selection_warnings(runs[0], plan.rules[0], plan.tasks, data_folder(options.data)):
         console.print(f"warning: {warning}", style="yellow")
-    results = train_and_score(runs, plan, options)
-    for run in runs:
+    results, failed = train_and_score(runs, plan, options)
+    ended = [run for run in runs if run.key not in failed]
+    for run in ended:
         console.print(f"run {run.key}: seed {run.seed} {results[run.key]['settings']}")
     if len(runs) == 1:
         print_scores(results[runs[0].key], only=set(plan.tasks), selects=plan.rules)
@@ -230,7 +239,10 @@ def main(arguments: list[str]) -> None:
     shown = main_scores(untrained, AS_IS, plan.tasks, str(before.scorer)) if before and untrained else {}
     for rule in reversed(plan.rules if len(runs) > 1 else plan.rules[:1]):  # the chosen checkpoint's last
         print_over_seeds({run.seed: results[run.key] for run in runs}, rule, plan.tasks, shown)
-    print_next_steps([store_of(options) / run.key / plan.rules[0] for run in runs], options)
+    print_failures({f"seed {run.seed} ({run.key})": failed[run.key] for run in runs if run.key in failed}, ended=True)
+    if ended:
+        print_next_steps([store_of(options) / run.key / plan.rules[0] for run in ended], options)
+    return 1 if failed else 0
 
 
 def say_settings(run: Run, options: CommonOptions) -> None:

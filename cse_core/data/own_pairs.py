@@ -13,6 +13,7 @@ from typing import Any
 from cse_core.data.text_files import FORMATS, SCORES, Table, read_table
 
 PREFIX = "own_"
+NAME = re.compile(PREFIX + r"\w*_[0-9a-f]{8}", re.ASCII)
 FEWEST = 3  # pairs: with two, a rank correlation is always -1 or 1
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 REMEDY = "name the two sentences' columns and the score's with --columns (run.py: --pair-columns)"
@@ -70,7 +71,12 @@ def is_file(name: str) -> bool:
 
 def is_own(name: str) -> bool:
     """Whether this is the name of a user's own set, added in this process or in an earlier one."""
-    return name.startswith(PREFIX)
+    return bool(NAME.fullmatch(name))
+
+
+def is_added(name: str) -> bool:
+    """Whether the pairs of a user's own set are known: its file was named in this process."""
+    return name in _SETS
 
 
 def pairs_of(name: str) -> str:

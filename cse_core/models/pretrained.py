@@ -66,6 +66,7 @@ RECORDED = {
 POOLING_FILE = "encoder.json"  # pooling and template of an encoder that sentence-transformers' format cannot describe
 ENCODERS = "CSE_ENCODERS"  # names a folder of encoders: owner/name or owner--name
 CONFIG, MODULES = "config.json", "modules.json"
+MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")  # of a sentence-transformers module
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 TOKENIZER = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "merges.txt")
 PYTHON_TOKENIZER = ("added_tokens.json", "*.model", "bpe.codes")  # of tokenizers that are written in Python
@@ -83,6 +84,11 @@ def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
 
     embedded = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
     if name in embedded:
+        if is_encoder(Path(name)) and Path(name).resolve() != (ASSETS / name).resolve():
+            raise ValueError(
+                f"encoder {name!r}: is embedded in this project, and a folder here has its name; expected ./{name} for "
+                "the folder, or another current folder"
+            )
         return ASSETS / name
     if is_encoder(Path(name)):
         return Path(name)

@@ -54,6 +54,7 @@ def snapshot_steps(rules: Sequence[str], steps: int) -> dict[str, int]:
 def export(encoder: Encoder, folder: Path, *, key: str, step: int) -> Manifest:
     """Save a step's encoder to a folder named after its rule; what was in the folder is replaced at the end."""
     part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
     with full_disk_named(folder):
         encoder.save_pretrained(part)
         manifest = write_manifest(part, key=key, rule=folder.name, step=step)

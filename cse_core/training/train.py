@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from cse_core.data import own_pairs
 from cse_core.models.embedding_cache import Progress
 from cse_core.models.fp32_products import faster_products
 from cse_core.run import Run
@@ -62,7 +63,11 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     # A run that was finished for fewer rules, or whose checkpoints don't fit, is trained again, for its old rules too.
     if earlier := load_history(folder):
-        rules = [*rules, *earlier.kept]
+        known = [rule for rule in earlier.kept if not own_pairs.is_own(rule) or own_pairs.is_added(rule)]
+        rules = [*rules, *known]
+        if lost := [rule for rule in earlier.kept if rule not in rules]:
+            text = "run %s: trained again, without its checkpoint by %s: these pairs are not named"
+            logger.warning(text, run.key, ", ".join(lost))
     try:
         return _train(Loop(run, execution, rules, progress), folder, execution.save_seconds, on_step)
     except torch.OutOfMemoryError as error:

@@ -14,7 +14,7 @@ from cse_core.methods.rankcse import Teacher
 from cse_core.models.pretrained import CONFIG, encoder_hash, resolve
 from cse_core.models.sentence_transformers_format import MODEL_TYPES, describe, read_json, read_pooling
 from cse_core.models.word_vectors import is_word_vectors, word_vectors_hash
-from cse_core.run import Corpus, Pretrained, Run
+from cse_core.run import NGRAM_POOLINGS, Corpus, Pretrained, Run
 from cse_core.training.selection import SELECTION
 from experiments.cli.run_options import InputOptions
 from experiments.schema.recipes import BACKBONES, RUNS, first_lines
@@ -134,13 +134,15 @@ def check_corpus(run: Run) -> None:
 
 
 def with_own_pooling(run: Run) -> Run:
-    """Return the run with its backbone's pooling, if that states another than [CLS] and the method has no prompt.
+    """Return the run with its backbone's pooling, if that states another than [CLS].
 
-    Teachers and bases too have the pooling of their own backbones.
+    A method with a prompt, or with a pooling that it trains, keeps its own. Teachers and bases too have the pooling of
+    their own backbones.
     """
     run = replace(run, method=replace_runs(run.method, {old: with_own_pooling(old) for old in run.nested()}))
     pooling, template = read_pooling(resolve(run.backbone.name))
-    return run if run.template or pooling == "cls" else replace(run, pooling=pooling, template=template)
+    keeps = run.template or run.pooling in NGRAM_POOLINGS or pooling == "cls"
+    return run if keeps else replace(run, pooling=pooling, template=template)
 
 
 def read_teachers(texts: Sequence[str], scale: Scale, backbone: str) -> tuple[Teacher, ...]:

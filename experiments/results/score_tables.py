@@ -48,17 +48,22 @@ def print_warnings(results: Sequence[Mapping[str, Any]]) -> None:
 def print_over_seeds(
     results: Mapping[int, Mapping[str, Any]], select: str, tasks: Sequence[str], untrained: Mapping[str, float]
 ) -> None:
-    """Print each task's main metric before training and for each seed; for several seeds also mean and SD (n - 1)."""
+    """Print each task's main metric before training and for each seed; for several seeds also mean and SD (n - 1).
+
+    What a seed lacks is shown as missing, and so are the mean and the SD.
+    """
     by_seed, several = [main_scores(result, select, tasks) for result in results.values()], len(results) > 1
     table = Table(title=f"{counted(len(results), 'seed')}, {select}")
     table.add_column("task", no_wrap=True)
     seeds = [f"seed {seed}" for seed in results]
     for heading in (*(["untrained"] if untrained else []), *seeds, *(["mean", "SD"] if several else [])):
         table.add_column(heading, justify="right")
-    for name in by_seed[0]:
-        scores = [of_seed[name] for of_seed in by_seed]
+    for name in dict.fromkeys(name for of_seed in by_seed for name in of_seed):
+        scores = [of_seed.get(name) for of_seed in by_seed]
+        known = [score for score in scores if score is not None]
         shown = [untrained.get(name)] if untrained else []
-        shown += [*scores, *([statistics.mean(scores), statistics.stdev(scores)] if several else [])]
+        whole = [statistics.mean(known), statistics.stdev(known)] if len(known) == len(scores) > 1 else [None, None]
+        shown += [*scores, *(whole if several else [])]
         table.add_row(name, *("–" if score is None else f"{score:.2f}" for score in shown))
     console.print(table)
 

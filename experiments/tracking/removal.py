@@ -7,6 +7,7 @@ run's result goes first, because a sweep would record it again, and its line in 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from experiments.results.run_result import RESULT
 from experiments.tracking.mlflow_log import Tracker
 
 ARRAYS = "figure_data"
+KEY = re.compile("[0-9a-f]{12}")
 TABLES = (PAIRS_TABLE, CURVES_TABLE, RESULTS_TABLE, RUNS_TABLE)  # in this order
 COLUMNS = {PAIRS_TABLE.name: ("first", "second")}  # that begin with keys, joined by +; in other tables, `key`
 
@@ -48,8 +50,12 @@ class Traces:
 def traces_of(keys: Collection[str], mlruns: Path, store: Path, tracker: Tracker, *, own: bool = False) -> Traces:
     """Return everything that belongs to runs, in the run folders, the record and MLflow.
 
-    With `own`, only what run.py and evaluate.py made: the record, its run folders and their copies are left out.
+    With `own`, only what run.py and evaluate.py made: the record, its run folders and their copies are left out. What
+    is no key is refused, as an empty one would name the folder of all runs.
     """
+    for key in keys:
+        if not KEY.fullmatch(key):
+            raise ValueError(f"run {key!r}: expected its key, twelve hex digits, as in runs.csv")
     by_hand = mlruns / MANUAL_RUNS
     records = [folder for folder in record_folders(mlruns) if not own or folder == by_hand]
     folders = [place / key for place in ((by_hand,) if own else (store, by_hand)) for key in keys]

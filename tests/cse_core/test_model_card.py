@@ -1,6 +1,7 @@
 """The model card of an exported encoder, as the hub's own reader and other libraries see the folder."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,7 @@ def plant(folder: Path, files: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_only_what_is_exported_now_is_left_for_a_loader(pooling: str, tmp_path: Path) -> None:
     encoder = Encoder.from_pretrained("wiki-tiny", pooling=pooling)
-    plant(tmp_path / "same", OF_LOADERS | OF_PEOPLE)
+    plant(tmp_path / "same", OF_LOADERS | OF_PEOPLE | {"README.md": model_card(encoder, "earlier", {}, {})})
     (tmp_path / "same" / "2_Normalize").mkdir()
     (tmp_path / "new").mkdir()
     fresh = content(export(encoder, tmp_path / "new" / "same", scores=SCORES))
@@ -217,6 +218,16 @@ def test_an_export_that_fails_between_two_files_moves_all_back(folder: Path, mon
                 break
     assert failed > 5
     assert Encoder.from_pretrained(folder).pooling == "cls"
+
+
+@pytest.mark.parametrize("mine", ["README.md", "my_config.json", "tokenizer_notes.txt", "onnx/x"])
+def test_a_folder_of_other_files_that_an_export_would_replace_is_refused(mine: str, tmp_path: Path) -> None:
+    plant(tmp_path / "project", {mine: "mine", "notes.md": "mine"})
+    before = content(tmp_path)
+    named = re.escape(mine.partition("/")[0])
+    with pytest.raises(FileExistsError, match=f"project: is no earlier export, and {named} would be replaced"):
+        export(Encoder.from_pretrained("wiki-tiny"), tmp_path / "project")
+    assert content(tmp_path) == before
 
 
 def test_a_runs_checkpoint_and_a_file_are_no_places_for_an_export(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_the_projects_files_do_not_count(load: Load, monkeypatch: pytest.MonkeyP
     """Their classes count by version: an edited docstring or another installation makes no other runs."""
     mine, read = load(one=code()), []
     monkeypatch.setattr(source, "_add_files", lambda module, files: read.append(module))
-    source.class_name.__wrapped__(mine)
+    source._identify(mine)
     assert read == ["one"]
 
 
@@ -158,6 +158,50 @@ def helper(x): return SCALE["of"] * deeper(x) * value()
 class Part:
     share = {share}
 """
+
+
+DEFAULTS = """
+import torch
+
+WEIGHTS = torch.tensor([1.0, {tensor}])
+def with_default(x, share={default}): return x * share
+def with_keyword(x, *, share={keyword}): return x * share
+def made(by): return lambda x: x * by
+closed = made({closure})
+"""
+
+
+@pytest.mark.parametrize("changed", ["tensor", "default", "keyword", "closure"])
+def test_values_that_a_typed_in_class_gets_by_other_ways_count(changed: str) -> None:
+    def typed(**values: int) -> str:
+        session = sys.modules["typed_in"] = ModuleType("typed_in")
+        defaults = DEFAULTS.format(**{"tensor": 1, "default": 1, "keyword": 1, "closure": 1} | values)
+        loss = "with_default(1) + with_keyword(1) + closed(1) + WEIGHTS.sum()"
+        exec(code(loss).replace("@dataclass", f"{defaults}\n@dataclass"), vars(session))
+        return key(vars(session)["Mine"])
+
+    assert typed() == typed() != typed(**{changed: 2})
+
+
+def test_a_value_that_changes_after_a_class_was_typed_counts(load: Load) -> None:
+    load("value", beside="def value(): return 1")
+    mine = typed_in("beside", loss="helper(1)")
+    before = key(mine)
+    sys.modules["typed_in"].SCALE["of"] = 2
+    assert key(mine) != before
+
+
+def test_code_that_is_replaced_in_memory_counts_and_an_edited_file_alone_does_not(tmp_path: Path, load: Load) -> None:
+    """As by IPython's autoreload, which replaces the code of the functions of a class."""
+    mine = load(my_own_method=code("1"))
+    before = key(mine)
+    (tmp_path / "my_own_method.py").write_text(code("2"))
+    assert key(mine) == before
+    namespace: dict[str, Any] = {}
+    exec(code("2"), namespace)
+    mine.loss.__code__ = namespace["Mine"].loss.__code__
+    assert key(mine) != before
+    assert key(mine) == key(load(my_own_method=code("2")))
 
 
 def typed_in(module: str, *, loss: Any = "helper(1) * Part.share", **values: Any) -> Any:

@@ -181,6 +181,16 @@ def test_a_missing_file_and_a_set_of_another_process_are_refused(tmp_path: Path)
         pairs("own_gone_00000000")
 
 
+def test_a_file_whose_name_begins_as_those_of_sets_do_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_pairs.tsv").write_text("A\tB\t1\nC\tD\t2\nE\tF\t3\n")
+    monkeypatch.chdir(tmp_path)
+    (name,) = suite.expand_names(["own_pairs.tsv"])
+    assert own_pairs.is_own(name)
+    assert not own_pairs.is_own("own_pairs.tsv")
+    with pytest.raises(ValueError, match="unknown task 'own_pairs'"):
+        suite.expand_names(["own_pairs"])
+
+
 def test_a_name_with_an_extension_or_a_folder_is_a_file() -> None:
     for name in ("pairs.csv", "pairs.TSV", "folder/pairs", "pairs.xlsx"):
         with pytest.raises(FileNotFoundError, match=r"no such file; expected .*, as \.txt, \.tsv, \.csv, \.jsonl"):

@@ -98,7 +98,7 @@ def test_a_saved_folder_gives_the_same_vectors_through_automodel(tmp_path: Path,
 
 def test_a_saved_folder_can_be_saved_into_again(tmp_path: Path) -> None:
     old = tmp_path / "old"
-    old.mkdir()
+    Encoder.from_pretrained("wiki-tiny").save_pretrained(old)
     (old / "left_over.txt").write_text("x")
     Encoder.from_pretrained("wiki-tiny").save_pretrained(old)
     assert not (old / "left_over.txt").exists()
@@ -107,6 +107,18 @@ def test_a_saved_folder_can_be_saved_into_again(tmp_path: Path) -> None:
     after = load_file(old / "model.safetensors")
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert before.keys() == after.keys()
+
+
+@pytest.mark.parametrize(("file", "of_encoder"), [("notes.txt", False), ("thesis/chapter.txt", True)])
+def test_saving_deletes_no_file_that_is_of_no_encoder(file: str, of_encoder: bool, tmp_path: Path) -> None:
+    encoder, folder = Encoder.from_pretrained("wiki-tiny"), tmp_path / "models"
+    if of_encoder:
+        encoder.save_pretrained(folder)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text("mine")
+    with pytest.raises(FileExistsError, match=f"models: holds {file.partition('/')[0]}; expected a new folder"):
+        encoder.save_pretrained(folder)
+    assert (folder / file).read_text() == "mine"
 
 
 @pytest.mark.slow

@@ -452,6 +452,16 @@ def test_minilm_has_the_recorded_hash() -> None:
     assert encoder_hash(resolve(MINILM.name)) == MINILM.sha256
 
 
+def test_a_folder_with_the_name_of_an_embedded_encoder_is_no_silent_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(resolve("wiki-tiny"), tmp_path / "wiki-mini")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"^encoder 'wiki-mini': is embedded .* expected \./wiki-mini for the folder"):
+        resolve("wiki-mini")
+    assert encoder_hash(resolve("./wiki-mini")) == encoder_hash(resolve("wiki-tiny"))
+
+
 def test_the_rest_of_a_recorded_encoders_files_must_fit_too(folder: Path) -> None:
     named = Pretrained(str(folder), WIKI_TINY.sha256)
     assert resolve_pinned(named) == folder

@@ -179,6 +179,24 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path, undisturbed: Traine
 
 
 @pytest.mark.slow
+def test_a_run_is_trained_again_without_a_checkpoint_whose_dev_pairs_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when a score of the dev file was corrected."""
+    run, file = replace(TINY, max_steps=4), tmp_path / "dev.tsv"
+    names = []
+    for last in ("3", "2.5"):
+        file.write_text(f"A cat.\tA dog.\t1\nA man.\tA boy.\t2\nA car.\tA bus.\t{last}\n")
+        names.append(own_pairs.add(file))
+        train(run, tmp_path / "store", rules=(names[-1], "last"))
+        monkeypatch.delitem(own_pairs._SETS, names[-1])
+    assert f"trained again, without its checkpoint by {names[0]}: these pairs are not named" in caplog.text
+    history = finished_history(run, tmp_path / "store", ("last",))
+    assert history
+    assert history.kept.keys() == {names[1], "last"}
+
+
+@pytest.mark.slow
 def test_a_run_ends_after_its_most_steps_with_its_rate_at_nothing(tmp_path: Path, undisturbed: Trained) -> None:
     history, steps = train_noting_steps(replace(TINY, max_steps=3), tmp_path, rules=KEEP)
     assert (history.steps, steps) == (3, [1, 2, 3])

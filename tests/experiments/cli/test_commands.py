@@ -5,12 +5,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cse_core.methods.rankcse import RankCSE
+from cse_core.training.loop import DivergedError
 from experiments import run as run_command
+from experiments.execution.job import Job, execute
 from experiments.results import csv_record
 from experiments.tracking.mlflow_log import Tracker
 from tests.experiments.cli.run_words import built
@@ -157,6 +160,28 @@ def test_with_mlflow_away_rows_are_kept_and_no_password_is_shown(
     assert "re-run the same command to log them" in " ".join(done.stdout.split())
     assert "ann-s-password" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_of_several_seeds_one_that_diverges_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def diverging(job: Job, *given: Any, **how: Any) -> dict[str, Any]:
+        if getattr(job.encoder, "seed", 0) == 1:
+            raise DivergedError("loss is nan at step 2 of 4")
+        return execute(job, *given, **how)
+
+    monkeypatch.setattr(run_command, "execute", diverging)
+    words = ("simcse", "--scale", "quickstart", "--max-steps", "4", "--seeds", "1", "2", "3", "--mlruns", str(tmp_path))
+    assert run_command.main([*words]) == 1
+    printed = said(capsys)
+    assert re.search(r"failed: seed 1 \(\w{12}\): DivergedError: loss is nan at step 2 of 4", printed)
+    (*_, line) = re.findall(r"synthetic │ ([\d.– │]+) │", printed)
+    _, first, second, third, mean, sd = (word for word in line.split() if word != "│")
+    assert (first, mean, sd) == ("–", "–", "–")
+    assert float(second) > 50 < float(third)
+    with pytest.raises(DivergedError):
+        run_command.main([*words[:6], "1", *words[9:]])
 
 
 @pytest.mark.slow

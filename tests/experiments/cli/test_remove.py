@@ -150,6 +150,22 @@ def test_a_run_in_progress_is_refused(mlruns: Path) -> None:
     assert lines_of(mlruns) == before
 
 
+@pytest.mark.parametrize("word", ["", ".", "..", "/tmp", f"{GONE}/x", GONE[:-1]])
+def test_a_word_that_is_no_key_removes_nothing(mlruns: Path, word: str) -> None:
+    before = sorted(mlruns.rglob("*"))
+    for keys in ((word,), (GONE, word)):
+        with pytest.raises(ValueError, match=r"^run '.*': expected its key, twelve hex digits"):
+            main(Options(keys=keys, yes=True, mlruns=mlruns))
+    assert sorted(mlruns.rglob("*")) == before
+
+
+def test_a_key_without_a_trace_is_named(mlruns: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Options(keys=(GONE, "f" * 12), yes=True, mlruns=mlruns)) == 0
+    said = capsys.readouterr().out
+    assert f"nothing of run {'f' * 12}" in said
+    assert f"nothing of run {GONE}" not in said
+
+
 def test_a_similar_key_is_shown(mlruns: Path) -> None:
     with pytest.raises(ValueError, match=rf"unknown run '0123456789aa' \(did you mean {GONE}\?\)"):
         remove(mlruns, "0123456789aa")

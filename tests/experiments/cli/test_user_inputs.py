@@ -143,6 +143,7 @@ def test_a_users_backbone_has_its_own_pooling_unless_another_is_given(tmp_path: 
     assert run.learning_rate == built("rankcse").learning_rate
     assert built("simcse", "--backbone", str(tmp_path / "mine"), "--pooling", "cls").pooling == "cls"
     assert built("promptbert", "--backbone", str(tmp_path / "mine")).pooling == "mask"  # the method's
+    assert built("isbert", "--backbone", str(tmp_path / "mine")).pooling == "ngrams"  # the method trains it
 
 
 def test_teachers_are_encoders_runs_or_scorers_with_their_shares() -> None:
