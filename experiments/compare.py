@@ -316,7 +316,7 @@ def _at_a_time(options: Options) -> int:
 
 
 def _say_stopped(comparison: Comparison, mlruns: Path, failed: Mapping[str, str]) -> int:
-    """Print why the comparison did not go on, and how to resume it; return 130, or 1 after a failure of the machine."""
+    """Print why the comparison stopped, and how to resume it; return 130, or 1 after a failure of the machine."""
     from experiments.comparison.run_comparison import is_of_machine  # lazy: slow import
 
     stopped = any(map(is_of_machine, failed.values()))
