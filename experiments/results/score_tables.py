@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.table import Table
 
-from cse_core.data.own_pairs import is_own
 from cse_core.evaluation.suite import GROUPS, find_task
 from cse_core.evaluation.tasks import RankingTask, STSTask, TransferTask
 from experiments.cli.console import console, counted
@@ -37,15 +36,7 @@ def print_scores(
         for select in dict.fromkeys(cell["select"] for cell in kind_cells):
             selected = [cell for cell in kind_cells if cell["select"] == select]
             console.print(_score_table(f"{result['name']}, {select}", selected, points=points))
-    # Those of own sets that are not asked for are left out: such a file may have been corrected since.
-    warnings = [each for each in result["warnings"] if only is None or _own_set(each) in ("", *only)]
-    print_warnings([{"warnings": warnings}])
-
-
-def _own_set(warning: str) -> str:
-    """Return the user's own set that a warning is about, or an empty text."""
-    about = warning.partition(":")[0]
-    return about if is_own(about) else ""
+    print_warnings([result])
 
 
 def print_warnings(results: Sequence[Mapping[str, Any]]) -> None:

@@ -188,16 +188,6 @@ def shown(found: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, **choice
     return {line[0]: line[1:] for line in lines if len(line) > 1}
 
 
-def test_warnings_about_own_sets_that_are_not_asked_for_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    asked, earlier = (f"own_long_{digest}: 1 of 8 texts was cut" for digest in ("0" * 8, "1" * 8))
-    result = {"name": "mine", "cells": [], "warnings": [asked, earlier, "look out: another"]}
-    score_tables.print_scores(result, only={f"own_long_{'0' * 8}"})
-    printed = capsys.readouterr().out
-    assert [text in printed for text in result["warnings"]] == [True, False, True]
-    score_tables.print_scores(result)
-    assert earlier in capsys.readouterr().out
-
-
 def test_a_mean_is_shown_where_all_seven_tasks_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     seven = [cell for i, name in enumerate(STS_TEST) for cell in cells([name], **{"spearman.all": i / 10})]
     lines = shown([*seven, *cells(["stsb_disjoint"], **{"spearman.all": 1.0})], monkeypatch)
