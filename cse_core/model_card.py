@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatch
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,18 +13,13 @@ from cse_core.data.atomic_write import full_disk_named, sync
 from cse_core.evaluation.suite import TASKS
 from cse_core.evaluation.tasks import STSTask, TransferTask
 from cse_core.models.encoder import Encoder
-from cse_core.models.pretrained import ASSETS, CONFIG, MODULE_FOLDER
+from cse_core.models.pretrained import ASSETS, CONFIG, is_read_by_loaders
 from cse_core.training.checkpoint import MANIFEST
 
 CARD, TEMPORARY = "README.md", ".export-"
-ABOUT = "Sentence embeddings of {} dimensions, compared by cosine. "  # in every card
-# Files that would make a loader read something other than the exported encoder.
-READ_BY_LOADERS = (
-    *("config.json", "*_config.json", "config_*.json", "encoder.json", "modules.json", "model*.safetensors*"),
-    *("pytorch_model*", "tf_model*", "flax_model*", "adapter_*", "onnx", "openvino", "tokenizer*", "*_tokens*.json"),
-    *("*vocab.*", "merges.txt", "bpe.codes", "spiece.model", "sentencepiece*.model", "*.spm", "spm.model"),
-    "chat_template*",
-)
+ABOUT = "Sentence embeddings of {} dimensions, compared by cosine."  # in every card
+OF_EXPORT = re.compile(ABOUT.format(r"\d+"))
+FRONT_MATTER = re.compile(r"\s*(---\n.*?\n---\s*)?", re.DOTALL)  # the README of a new repository on the hub
 Scores = Mapping[str, Mapping[str, float]]  # task -> metric -> value, as `evaluate` returns them
 KINDS = {STSTask: "semantic-similarity", TransferTask: "text-classification"}  # the hub's names; OTHER for the rest
 OTHER = "sentence-similarity"
@@ -91,15 +86,19 @@ def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object
             f"{folder}: is no earlier export, and {', '.join(foreign)} would be replaced; expected a new folder, or "
             "remove these first"
         )
-    folder.resolve().parent.mkdir(parents=True, exist_ok=True)
-    near = folder if folder.is_dir() else folder.resolve().parent  # on the same disk
-    with TemporaryDirectory(prefix=TEMPORARY, dir=near) as temporary, full_disk_named(folder):
-        part = Path(temporary) / "encoder"
-        encoder.save_pretrained(part)
-        (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores), encoding="utf-8")
-        for path in part.rglob("*"):
-            sync(path)
-        _swap(part, folder, Path(temporary) / "old")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as temporary, full_disk_named(folder):
+            part = Path(temporary) / "encoder"
+            encoder.save_pretrained(part)
+            (part / CARD).write_text(model_card(encoder, folder.resolve().name, settings, scores), encoding="utf-8")
+            for path in part.rglob("*"):
+                sync(path)
+            _swap(part, folder, Path(temporary) / "old")
+    except BaseException:
+        with suppress(OSError):  # it has other files
+            folder.rmdir()
+        raise
     for left in folder.glob(f"{TEMPORARY}*"):  # left by an export that was killed
         shutil.rmtree(left)
     return folder
@@ -108,11 +107,11 @@ def save_with_card(encoder: Encoder, folder: Path, settings: Mapping[str, object
 def _foreign(folder: Path) -> list[str]:
     """Return the files that an export would replace in a folder that holds no earlier export."""
     card = folder / CARD
-    if not folder.is_dir() or [*folder.glob(f"{TEMPORARY}*")]:  # one that was killed
+    about = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    if not folder.is_dir() or [*folder.glob(f"{TEMPORARY}*")] or OF_EXPORT.search(about):  # also one that was killed
         return []
-    if card.is_file() and ABOUT.partition("{}")[0] in card.read_text(encoding="utf-8", errors="replace"):
-        return []
-    return sorted(path.name for path in folder.iterdir() if path.name == CARD or _is_replaced(path, folder / TEMPORARY))
+    found = [path.name for path in folder.iterdir() if is_read_by_loaders(path)]
+    return sorted([*found, *([] if FRONT_MATTER.fullmatch(about) else [CARD])])
 
 
 def _swap(part: Path, folder: Path, old: Path) -> None:
@@ -120,9 +119,8 @@ def _swap(part: Path, folder: Path, old: Path) -> None:
 
     The config is removed first and added last: without it, no loader opens a folder that a kill left half moved.
     """
-    folder.mkdir(exist_ok=True)
     old.mkdir()
-    replaced = [path for path in folder.iterdir() if _is_replaced(path, part)]
+    replaced = [path for path in folder.iterdir() if (part / path.name).exists() or is_read_by_loaders(path)]
     moves = [(path, old / path.name) for path in sorted(replaced, key=lambda path: path.name != CONFIG)]
     moves += [(path, folder / path.name) for path in sorted(part.iterdir(), key=lambda path: path.name == CONFIG)]
     done: list[tuple[Path, Path]] = []
@@ -137,20 +135,6 @@ def _swap(part: Path, folder: Path, old: Path) -> None:
     sync(folder)
 
 
-def _is_replaced(path: Path, part: Path) -> bool:
-    """Whether the export in `part` has the same name, or a loader would read this file or folder along with it."""
-    if (part / path.name).exists() or _is_read_by_loaders(path):
-        return True
-    if not path.is_dir() or not MODULE_FOLDER.fullmatch(path.name):
-        return False
-    files = [file for file in path.rglob("*") if file.is_file()]
-    return not files or any(map(_is_read_by_loaders, files))  # a Normalize module has no files
-
-
-def _is_read_by_loaders(path: Path) -> bool:
-    return any(fnmatch(path.name, pattern) for pattern in READ_BY_LOADERS)
-
-
 def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scores: Scores) -> str:
     """Return the text of a card, with the metadata that the Hugging Face hub reads.
 
@@ -163,7 +147,7 @@ def model_card(encoder: Encoder, name: str, settings: Mapping[str, object], scor
     parts = [
         f"---\n{_metadata(encoder, name, settings, scores).to_yaml()}\n---",
         f"# {name}",
-        f"{ABOUT.format(encoder.width)}Pooling `{encoder.pooling}`{template}; texts are cut to {encoder.max_length} "
+        f"{ABOUT.format(encoder.width)} Pooling `{encoder.pooling}`{template}; texts are cut to {encoder.max_length} "
         "tokens.",
         "## Use",
         opened.format(name=name, pooling=encoder.pooling, pooled=POOLED.get(encoder.pooling, "")),

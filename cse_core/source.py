@@ -6,16 +6,32 @@ import hashlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from types import CellType, CodeType
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
 
 PROJECT = ("cse_core", "experiments", "analysis")  # classes in these raise their version when a score changes
 INSTALLED = {"site-packages", "dist-packages"}
-PLAIN = str | bytes | int | float | tuple | list | dict | None  # values that their repr describes fully
-_NAMES: dict[type, tuple[Any, Any]] = {}  # of classes from outside: their code in memory, and what class_name returns
+PLAIN = str | bytes | int | float | complex | None  # values that their repr describes fully
+
+
+class _Known(NamedTuple):
+    """What class_name returns of a class from outside, and the user's modules that it is made of with their code.
+
+    There are none if the class was typed in: it is then identified anew each time, as what it uses may have changed.
+    """
+
+    name: Mapping[str, str]
+    modules: tuple[str, ...]
+    loaded: list[CodeType]
+
+
+_NAMES: dict[type, _Known] = {}
 
 
 def class_name(kind: type) -> Any:
@@ -23,33 +39,27 @@ def class_name(kind: type) -> Any:
 
     The code is the file of the class and the files that it imports, except this project, installed packages and the
     standard library. A class that was typed in, such as in a notebook, has no file. Its code is the bytecode of its
-    methods and of what they use.
+    methods and of the functions that they use, with plain values, tensors and arrays among the defaults, in closures
+    and in globals. The state of other objects does not count.
     """
     if _is_projects(kind.__module__):
         return kind.__name__
-    loaded = _loaded_code(kind)
-    if not loaded or kind not in _NAMES or _NAMES[kind][0] != loaded:
-        _NAMES[kind] = loaded, _identify(kind)
-    return _NAMES[kind][1]
+    if kind not in _NAMES or not (loaded := _loaded_code(_NAMES[kind].modules)) or loaded != _NAMES[kind].loaded:
+        _NAMES[kind] = _identify(kind)
+    return _NAMES[kind].name
 
 
-def _loaded_code(kind: type) -> list[CodeType]:
-    """Return the code in memory of the modules of a class, which IPython's autoreload replaces; [] if one has no file.
+def _loaded_code(modules: Collection[str]) -> list[CodeType]:
+    """Return the code in memory of modules' functions and their classes' methods, which IPython's autoreload changes.
 
     While it stays the same, so does the class's name, also if a file is edited: what runs is what was imported.
     """
-    found: list[CodeType] = []
-    for other in kind.__mro__:
-        if other is object or _is_projects(other.__module__):
-            continue
-        if other.__module__ not in sys.modules or _path_of(other.__module__) is None:
-            return []
-        values = [*vars(sys.modules[other.__module__]).values(), *vars(other).values()]
-        found += [value.__code__ for value in values if inspect.isfunction(value)]
-    return found
+    values = [value for name in modules if name in sys.modules for value in vars(sys.modules[name]).values()]
+    values += [member for value in values if inspect.isclass(value) for member in vars(value).values()]
+    return [value.__code__ for value in values if inspect.isfunction(value)]
 
 
-def _identify(kind: type) -> Any:
+def _identify(kind: type) -> _Known:
     bases = [base for base in kind.__mro__ if _is_projects(base.__module__)]
     versions = sorted(f"{base.__module__}.{base.__qualname__} {vars(base).get('version', 0)}" for base in bases)
     files: dict[str, Path] = {}
@@ -64,7 +74,9 @@ def _identify(kind: type) -> Any:
             _add_files(other.__module__, files)
     code = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for name, path in sorted(files.items())]
     digest = hashlib.sha256("\n".join([*versions, *code, *typed]).encode()).hexdigest()
-    return {"module": kind.__module__, "class": kind.__qualname__, "code": digest}
+    name = {"module": kind.__module__, "class": kind.__qualname__, "code": digest}
+    modules = () if _path_of(kind.__module__) is None else tuple(files)
+    return _Known(name, modules, _loaded_code(modules))
 
 
 def _is_projects(module: str) -> bool:
@@ -128,8 +140,9 @@ def _typed_code(kind: type, files: dict[str, Path]) -> Iterator[str]:
     for name, value in sorted(vars(kind).items()):
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if inspect.isfunction(function):
-            yield f"{name} {_instructions(function.__code__)}"
-            _add_used(function, used)
+            for each in dict.fromkeys((function, inspect.unwrap(function))):  # a decorator's, and what it wraps
+                yield f"{name} {_instructions(each.__code__)}"
+                _add_used(each, used, vars(sys.modules.get(kind.__module__, kind)))
         elif (text := _value_text(value)) and not name.startswith("__"):
             yield f"{name} {text}"
     for name, value in sorted(used.items()):
@@ -145,23 +158,24 @@ def _typed_code(kind: type, files: dict[str, Path]) -> Iterator[str]:
             yield from (f"used {name} {line}" for line in _typed_code(value, files))
 
 
-def _add_used(function: Any, used: dict[str, Any]) -> None:
-    """Add what a function uses: defaults, values of its closure and globals, and what the functions among them use.
+def _add_used(function: Any, used: dict[str, Any], typed: Mapping[str, Any], at: str = "") -> None:
+    """Add what a function uses: its defaults, its closure and globals, and what the functions among them use.
 
-    Functions of other modules are left out.
+    Functions of other modules are left out, but not those of the module `typed` that they wrap. A name in `used` is
+    that of a global, or the way to a value inside a function.
     """
-    names, cells = function.__code__.co_freevars, function.__closure__ or ()
-    found = {
-        name: function.__globals__[name] for name in _global_names(function.__code__) & function.__globals__.keys()
-    }
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     inside = dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {})
-    inside |= {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
-    found |= {f"{function.__qualname__} {name}": value for name, value in inside.items()}
+    inside |= {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+    names = sorted(_global_names(function.__code__) & function.__globals__.keys())
+    found = {name: function.__globals__[name] for name in names}
+    found |= {f"{at or function.__qualname__} {name}": value for name, value in inside.items()}
+    found |= {f"{name} inside": inspect.unwrap(each) for name, each in found.items() if inspect.isfunction(each)}
     for name, value in found.items():
         if name not in used:
             used[name] = value
-            if inspect.isfunction(value) and value.__globals__ is function.__globals__:
-                _add_used(value, used)
+            if inspect.isfunction(value) and any(value.__globals__ is each for each in (function.__globals__, typed)):
+                _add_used(value, used, typed, name)
 
 
 def _is_filled(cell: CellType) -> bool:
@@ -173,13 +187,20 @@ def _is_filled(cell: CellType) -> bool:
 
 def _value_text(value: Any) -> str:
     """Return the text of a plain value, or the hash of a tensor's or an array's content; empty for any other value."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_value_text(key)}: {_value_text(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(_value_text, value))})"
+    if isinstance(value, set | frozenset):
+        return f"set({', '.join(sorted(map(_value_text, value)))})"
     if isinstance(value, PLAIN):
         return repr(value)
-    content = value.detach().cpu() if hasattr(value, "detach") else value
-    if not {"shape", "dtype", "tolist"} <= {*dir(content)}:
-        return ""
-    digest = hashlib.sha256(repr(content.tolist()).encode()).hexdigest()
-    return f"{content.dtype} {tuple(content.shape)} {digest}"
+    content = value
+    if isinstance(value, torch.Tensor) and not value.is_meta:
+        content = value.detach().cpu().to_dense().contiguous().reshape(-1).view(torch.uint8).numpy()
+    if isinstance(content, np.ndarray | np.generic) and content.dtype != object:
+        return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(content.tobytes()).hexdigest()}"
+    return ""
 
 
 def _global_names(code: CodeType) -> set[str]:

@@ -59,7 +59,7 @@ def main(options: Options) -> int:
     if traces.empty and not traces.unreachable:
         raise _nothing_of(options)
     print_traces(options, traces)
-    for key in options.keys:
+    for key in options.keys if len(options.keys) > 1 and not traces.unreachable else ():
         if traces_of([key], options.mlruns, store, tracker, own=options.own).empty:
             console.print(f"nothing of run {key}", style="yellow", highlight=False)
     if not traces.empty:

@@ -155,7 +155,7 @@ def train_and_score(
                 # An untrained encoder may have no score: nothing depends on it.
                 results[key] = error.result if isinstance(error, FailedTasksError) else {"cells": [], "warnings": []}
             bar.end(key)
-            live.finish(key)
+            (live.finish if results[key]["cells"] else live.stop)(key)
     if live.unlogged:
         say_not_logged(len(live.unlogged), next(filter(None, live.unlogged.values()), ""))
     return results, failed

@@ -17,7 +17,7 @@ from cse_core.method import Tokens
 from cse_core.models import packed_forward, padded_forward
 from cse_core.models.loading import UNLIMITED, first_position, load, positions_of, with_pooling_layer
 from cse_core.models.pooling import NgramPooling, mask_columns, pool
-from cse_core.models.pretrained import CONFIG, MODULE_FOLDER, resolve
+from cse_core.models.pretrained import is_read_by_loaders, resolve
 from cse_core.models.scaled_states import Scaling
 from cse_core.models.sentence_transformers_format import describe_trainable, read_ngrams, read_pooling, write_pooling
 from cse_core.run import NGRAM_POOLINGS, check_pooling
@@ -279,15 +279,14 @@ class Encoder(nn.Module):
         return vectors
 
     def save_pretrained(self, path: str | Path) -> None:
-        """Write a folder that `from_pretrained` reads, in place of an encoder that is there. Other files are refused.
+        """Write a folder that `from_pretrained` reads, in place of an encoder that is there. Other files stay.
 
         With the poolings "cls" and "mean", AutoModel and sentence-transformers open it too, and score the same. So does
         sentence-transformers with an n-gram pooling, except that padding enters the windows at a sentence's end.
         """
         folder = Path(path)
-        if other := _no_part_of_an_encoder(folder):
-            raise FileExistsError(f"{folder}: holds {other}; expected a new folder, or that of an encoder alone")
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in filter(is_read_by_loaders, folder.iterdir() if folder.is_dir() else ()):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         if backend := getattr(self.tokenizer, "backend_tokenizer", None):
             backend.no_truncation()  # the last call's limits don't belong to the encoder
             backend.no_padding()
@@ -295,11 +294,3 @@ class Encoder(nn.Module):
         self.tokenizer.save_pretrained(folder)
         about: dict[str, Any] = {"width": self.width, "max_length": self.max_length, "ngrams": self.ngrams}
         write_pooling(folder, self.pooling, self.template, normalises=self.normalises, **about)
-
-
-def _no_part_of_an_encoder(folder: Path) -> str:
-    """Return the name of something in a folder that is not part of an encoder; empty if there is nothing."""
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if not names or CONFIG in names:
-        names = [name for name in names if (folder / name).is_dir() and not MODULE_FOLDER.fullmatch(name)]
-    return next(iter(names), "")

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from fnmatch import fnmatch, fnmatchcase
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,6 +73,14 @@ PYTHON_TOKENIZER = ("added_tokens.json", "*.model", "bpe.codes")  # of tokenizer
 # What sentence-transformers' modules read; only needed if there is a modules.json.
 OF_MODULES = ("*.json", "*.txt", "*/*.safetensors", "*_*/pytorch_model.bin")
 POOLING = (MODULES, POOLING_FILE, "*_Pooling/config.json", "*_CNN/*", "*_Dense/*")
+
+# Files that would make a loader read something other than the exported encoder.
+READ_BY_LOADERS = (
+    *("config.json", "*_config.json", "config_*.json", "encoder.json", "modules.json", "model*.safetensors*"),
+    *("pytorch_model*", "tf_model*", "flax_model*", "adapter_*", "onnx", "openvino", "tokenizer*", "*_tokens*.json"),
+    *("*vocab.*", "merges.txt", "bpe.codes", "spiece.model", "sentencepiece*.model", "*.spm", "spm.model"),
+    "chat_template*",
+)
 
 
 def resolve(name: str, *, only_tokenizer: bool = False) -> Path:
@@ -250,3 +258,14 @@ def _files_read(folder: Path) -> list[Path]:
 
 def _is_any(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def is_read_by_loaders(path: Path) -> bool:
+    """Whether a loader of encoders would read this file or folder."""
+    if any(fnmatch(path.name, pattern) for pattern in READ_BY_LOADERS):
+        return True
+    if not path.is_dir() or not MODULE_FOLDER.fullmatch(path.name):
+        return False
+    files = [file for file in path.rglob("*") if file.is_file()]
+    # A Normalize module has no files.
+    return not files or any(fnmatch(file.name, pattern) for file in files for pattern in READ_BY_LOADERS)

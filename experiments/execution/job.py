@@ -131,7 +131,10 @@ def _execute(
     folder = execution.store / job.key
     done = read_stored(folder)
     if not job.keeps_weights and not again and _has_all_scores(job, done, execution):
-        return done  # of another command, which may have deleted the weights
+        # Another command may have deleted the weights, which are not needed.
+        done["studies"] = list(dict.fromkeys([*done.get("studies", []), *job.studies]))
+        atomic_write(folder / RESULT, json.dumps(done, indent=1, allow_nan=False))
+        return done
     history = _train(job, execution, on_step, progress)
     started = time.monotonic()
     inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
@@ -173,7 +176,7 @@ def _has_all_scores(job: Job, done: Mapping[str, Any], execution: ExecutionSetti
     history = load_history(folder)
     if not history or not {*job.rules} <= history.kept.keys():
         return False
-    if done.get("scale") != job.scale or not {*job.studies} <= {*done.get("studies", ())}:
+    if done.get("scale") != job.scale:
         return False
     inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
     valid = still_valid(done, job.scorings, inputs)

@@ -222,12 +222,21 @@ def test_an_export_that_fails_between_two_files_moves_all_back(folder: Path, mon
 
 @pytest.mark.parametrize("mine", ["README.md", "my_config.json", "tokenizer_notes.txt", "onnx/x"])
 def test_a_folder_of_other_files_that_an_export_would_replace_is_refused(mine: str, tmp_path: Path) -> None:
-    plant(tmp_path / "project", {mine: "mine", "notes.md": "mine"})
+    text = "Sentence embeddings of legal texts, my notes"
+    plant(tmp_path / "project", {mine: text, "notes.md": "mine"})
+    (tmp_path / ".export-killed").mkdir()  # an export into a folder here that was killed
     before = content(tmp_path)
     named = re.escape(mine.partition("/")[0])
     with pytest.raises(FileExistsError, match=f"project: is no earlier export, and {named} would be replaced"):
         export(Encoder.from_pretrained("wiki-tiny"), tmp_path / "project")
     assert content(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_a_clone_of_a_new_repository_is_a_place_for_an_export(tmp_path: Path) -> None:
+    plant(tmp_path / "clone", {".git/HEAD": "x", ".gitattributes": "x", "README.md": "---\nlicense: mit\n---\n"})
+    export(Encoder.from_pretrained("wiki-tiny"), tmp_path / "clone")
+    assert "compared by cosine" in (tmp_path / "clone/README.md").read_text()
 
 
 def test_a_runs_checkpoint_and_a_file_are_no_places_for_an_export(tmp_path: Path) -> None:

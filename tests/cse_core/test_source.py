@@ -162,21 +162,33 @@ class Part:
 
 DEFAULTS = """
 import torch
+from numpy import ndarray
+from torch import Tensor, relu
 
 WEIGHTS = torch.tensor([1.0, {tensor}])
 def with_default(x, share={default}): return x * share
 def with_keyword(x, *, share={keyword}): return x * share
 def made(by): return lambda x: x * by
 closed = made({closure})
+first = lambda x, a={first}: x * a
+second = lambda x, a=1: x - a
+OPTIONS = {{"weights": [torch.zeros(2), {nested}], "names": {{"a", "b"}}, "call": made}}
+SPARSE = torch.eye(2).to_sparse()
+META = torch.zeros(2, device="meta")
+@torch.no_grad()
+def wrapped(x): return inner(x)
+def inner(x): return {inner} * x
 """
 
 
-@pytest.mark.parametrize("changed", ["tensor", "default", "keyword", "closure"])
+@pytest.mark.parametrize("changed", ["tensor", "default", "keyword", "closure", "first", "nested", "inner"])
 def test_values_that_a_typed_in_class_gets_by_other_ways_count(changed: str) -> None:
     def typed(**values: int) -> str:
         session = sys.modules["typed_in"] = ModuleType("typed_in")
-        defaults = DEFAULTS.format(**{"tensor": 1, "default": 1, "keyword": 1, "closure": 1} | values)
-        loss = "with_default(1) + with_keyword(1) + closed(1) + WEIGHTS.sum()"
+        fields = ("tensor", "default", "keyword", "closure", "first", "nested", "inner")
+        defaults = DEFAULTS.format(**dict.fromkeys(fields, 1) | values)
+        loss = "with_default(1) + with_keyword(1) + closed(1) + first(1) + second(1) + wrapped(1) + relu(WEIGHTS).sum()"
+        loss += " + torch.sum(SPARSE) + META.sum() + isinstance(OPTIONS, Tensor | ndarray)"
         exec(code(loss).replace("@dataclass", f"{defaults}\n@dataclass"), vars(session))
         return key(vars(session)["Mine"])
 
@@ -192,16 +204,27 @@ def test_a_value_that_changes_after_a_class_was_typed_counts(load: Load) -> None
 
 
 def test_code_that_is_replaced_in_memory_counts_and_an_edited_file_alone_does_not(tmp_path: Path, load: Load) -> None:
-    """As by IPython's autoreload, which replaces the code of the functions of a class."""
-    mine = load(my_own_method=code("1"))
-    before = key(mine)
-    (tmp_path / "my_own_method.py").write_text(code("2"))
-    assert key(mine) == before
-    namespace: dict[str, Any] = {}
-    exec(code("2"), namespace)
-    mine.loss.__code__ = namespace["Mine"].loss.__code__
-    assert key(mine) != before
-    assert key(mine) == key(load(my_own_method=code("2")))
+    """As by IPython's autoreload, which replaces the code of functions, here of a method and of a class beside it."""
+
+    def text(loss: int, size: int) -> dict[str, str]:
+        parts = f"class Head:\n    def size(self): return {size}\n"
+        return {"my_own_method": f"import my_parts\n{code(f'{loss} * my_parts.Head().size()')}", "my_parts": parts}
+
+    for changed in ((2, 1), (1, 2)):
+        mine = load(**text(1, 1))
+        before = key(mine)
+        for name, content in text(*changed).items():
+            (tmp_path / f"{name}.py").write_text(content)
+        assert key(mine) == before
+        new: dict[str, Any] = {}
+        for content in text(*changed).values():
+            exec(content, new)
+        mine.loss.__code__, sys.modules["my_parts"].Head.size.__code__ = (
+            new["Mine"].loss.__code__,
+            new["Head"].size.__code__,
+        )
+        assert key(mine) != before
+        assert key(mine) == key(load(**text(*changed)))
 
 
 def typed_in(module: str, *, loss: Any = "helper(1) * Part.share", **values: Any) -> Any:

@@ -99,9 +99,15 @@ def test_a_saved_folder_gives_the_same_vectors_through_automodel(tmp_path: Path,
 def test_a_saved_folder_can_be_saved_into_again(tmp_path: Path) -> None:
     old = tmp_path / "old"
     Encoder.from_pretrained("wiki-tiny").save_pretrained(old)
-    (old / "left_over.txt").write_text("x")
-    Encoder.from_pretrained("wiki-tiny").save_pretrained(old)
-    assert not (old / "left_over.txt").exists()
+    left_over = ("modules.json", "2_Dense/model.safetensors", "adapter_config.json")
+    for name in left_over:
+        (old / name).parent.mkdir(exist_ok=True)
+        (old / name).write_text("x")
+    encoder = Encoder.from_pretrained(
+        "wiki-tiny", pooling="first_last_mean"
+    )  # sentence-transformers has no form for it
+    encoder.save_pretrained(old)
+    assert not any((old / name).exists() for name in left_over)
     before = load_file(old / "model.safetensors")
     Encoder.from_pretrained(old).save_pretrained(old)
     after = load_file(old / "model.safetensors")
@@ -109,16 +115,17 @@ def test_a_saved_folder_can_be_saved_into_again(tmp_path: Path) -> None:
     assert before.keys() == after.keys()
 
 
-@pytest.mark.parametrize(("file", "of_encoder"), [("notes.txt", False), ("thesis/chapter.txt", True)])
-def test_saving_deletes_no_file_that_is_of_no_encoder(file: str, of_encoder: bool, tmp_path: Path) -> None:
-    encoder, folder = Encoder.from_pretrained("wiki-tiny"), tmp_path / "models"
-    if of_encoder:
-        encoder.save_pretrained(folder)
-    (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_text("mine")
-    with pytest.raises(FileExistsError, match=f"models: holds {file.partition('/')[0]}; expected a new folder"):
-        encoder.save_pretrained(folder)
-    assert (folder / file).read_text() == "mine"
+@pytest.mark.parametrize("again", [False, True])
+def test_saving_deletes_no_file_that_is_of_no_encoder(again: bool, tmp_path: Path) -> None:
+    encoder, names = Encoder.from_pretrained("wiki-tiny"), ("notes.txt", "thesis/chapter.txt", "README.md")
+    if again:
+        encoder.save_pretrained(tmp_path)
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    encoder.save_pretrained(tmp_path)
+    assert [(tmp_path / name).read_text() for name in names] == ["mine"] * 3
+    assert Encoder.from_pretrained(tmp_path).pooling == encoder.pooling
 
 
 @pytest.mark.slow

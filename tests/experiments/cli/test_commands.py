@@ -12,6 +12,8 @@ import pytest
 
 from cse_core.methods.rankcse import RankCSE
 from cse_core.training.loop import DivergedError
+from cse_core.training.run_state import History
+from cse_core.training.train import OnStep
 from experiments import run as run_command
 from experiments.execution.job import Job, execute
 from experiments.results import csv_record
@@ -166,10 +168,13 @@ def test_with_mlflow_away_rows_are_kept_and_no_password_is_shown(
 def test_of_several_seeds_one_that_diverges_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def diverging(job: Job, *given: Any, **how: Any) -> dict[str, Any]:
-        if getattr(job.encoder, "seed", 0) == 1:
-            raise DivergedError("loss is nan at step 2 of 4")
-        return execute(job, *given, **how)
+    def diverging(job: Job, *given: Any, on_step: OnStep, **how: Any) -> dict[str, Any]:
+        def step(number: int, history: History) -> None:
+            on_step(number, history)
+            if getattr(job.encoder, "seed", 0) == 1 and number == 2:
+                raise DivergedError("loss is nan at step 2 of 4")
+
+        return execute(job, *given, on_step=step, **how)
 
     monkeypatch.setattr(run_command, "execute", diverging)
     words = ("simcse", "--scale", "quickstart", "--max-steps", "4", "--seeds", "1", "2", "3", "--mlruns", str(tmp_path))
@@ -180,6 +185,10 @@ def test_of_several_seeds_one_that_diverges_stops_no_other(
     _, first, second, third, mean, sd = (word for word in line.split() if word != "│")
     assert (first, mean, sd) == ("–", "–", "–")
     assert float(second) > 50 < float(third)
+    assert "not in MLflow" not in printed
+    client = Tracker(tmp_path).client
+    runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    assert sorted(run.info.status for run in runs) == ["FAILED", *["FINISHED"] * 3]
     with pytest.raises(DivergedError):
         run_command.main([*words[:6], "1", *words[9:]])
 
