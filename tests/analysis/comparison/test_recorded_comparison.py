@@ -183,7 +183,7 @@ def on_six_layers() -> dict[str, tuple[list[float], pd.Series]]:
     results = results[(results["select"] == "stsb_dev") & (results["metric"] == "spearman.all")]
     scores = 100 * results.groupby("key")["score"].mean()
     found = {}
-    for method in ("simcse", "compcse", "whitenedcse"):
+    for method in ("simcse", "rankcse", "compcse", "whitenedcse"):
         by_seed = scores[runs.index[runs["method"] == method]].rename(runs["seed"]).sort_index()
         assert list(by_seed.index) == list(range(801, 811))
         found[method] = ([by_seed[[seed, seed + 1]].mean() for seed in range(803, 811, 2)], by_seed[[801, 802]])
@@ -192,7 +192,7 @@ def on_six_layers() -> dict[str, tuple[list[float], pd.Series]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["simcse.gain", *(f"{method}{of}" for method in ("compcse", "whitenedcse") for of in (".gain", "", ".untuned"))],
+    ["simcse.gain", *(f"{method}{of}" for method in ("rankcse", "compcse", "whitenedcse") for of in (".gain", "", ".untuned"))],
 )
 def test_what_stage_c_found_so_far_is_recomputed(
     name: str, on_six_layers: dict[str, tuple[list[float], pd.Series]]
