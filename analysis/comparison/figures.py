@@ -16,7 +16,7 @@ from analysis.verdicts.comparison import Summary, Tuned
 
 COLOUR = sns.color_palette("colorblind")[0]
 CAPTION = (
-    "Blue: better; orange: worse; grey: 0 is inside the 95 % interval, which is over searches and not corrected for "
+    "Blue: above 0; orange: below 0; grey: 0 is inside the 95 % interval, which is over searches and not corrected for "
     "the number of methods. Shaded: within the margin."
 )
 
