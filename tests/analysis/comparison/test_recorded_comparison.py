@@ -192,7 +192,10 @@ def on_six_layers() -> dict[str, tuple[list[float], pd.Series]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["simcse.gain", *(f"{method}{of}" for method in ("rankcse", "compcse", "whitenedcse") for of in (".gain", "", ".untuned"))],
+    [
+        "simcse.gain",
+        *(f"{method}{of}" for method in ("rankcse", "compcse", "whitenedcse") for of in (".gain", "", ".untuned")),
+    ],
 )
 def test_what_stage_c_found_so_far_is_recomputed(
     name: str, on_six_layers: dict[str, tuple[list[float], pd.Series]]
