@@ -9,6 +9,7 @@ neutral default changes no old key.
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
@@ -244,6 +245,11 @@ def rule_of(owners: tuple[Any, ...]) -> str:
 def key_of(content: dict[str, Any]) -> str:
     """Return twelve hex digits of the SHA-256 of sorted JSON."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def is_key(text: str) -> bool:
+    """Whether a text has the form of a key."""
+    return bool(re.fullmatch("[0-9a-f]{12}", text))
 
 
 def canonical(value: Any) -> Any:

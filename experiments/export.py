@@ -12,7 +12,6 @@ if __name__ == "__main__":
 
     run_script("experiments.export")
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from cse_core.data.locate import data_folder
 from cse_core.lookup import look_up
 from cse_core.model_card import save_with_card
 from cse_core.models.encoder import Encoder
+from cse_core.run import is_key
 from cse_core.training.checkpoint import MANIFEST, check_content, read_manifest
 from cse_core.training.run_state import History
 from experiments.cli.command import run_command
@@ -30,8 +30,6 @@ from experiments.cli.options import check_device, device_here
 from experiments.cli.sweep_options import SharedOptions
 from experiments.results.run_card import card_scores, card_settings
 from experiments.results.run_result import read_result
-
-KEY = re.compile("[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +46,8 @@ class Options(SharedOptions):
 def main(options: Options) -> None:
     """Check the checkpoint, save it with its card, and print what was saved."""
     check_device(options.device)
-    is_key = KEY.fullmatch(str(options.checkpoint)) and not options.checkpoint.exists()
-    checkpoint = of_recorded(str(options.checkpoint), options) if is_key else options.checkpoint
+    by_key = is_key(str(options.checkpoint)) and not options.checkpoint.exists()
+    checkpoint = of_recorded(str(options.checkpoint), options) if by_key else options.checkpoint
     if not (checkpoint / MANIFEST).is_file():
         raise FileNotFoundError(_no_checkpoint(checkpoint))
     manifest = read_manifest(checkpoint)

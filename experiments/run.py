@@ -144,7 +144,7 @@ def train_and_score(
     live = LiveLog(Tracker(options.mlruns), execution.store, lambda key: run_content(describe(jobs[key])))
     with closing(live), Bar({key: job.name for key, job in jobs.items()}) as bar:
         for key, job in jobs.items():
-            reporter = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0)
+            reporter, end = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0), live.finish
             try:
                 results[key] = execute(job, execution, on_step=reporter.step, progress=reporter.prepare)
             except (FailedTasksError, DivergedError) as error:
@@ -153,9 +153,12 @@ def train_and_score(
                         raise
                     failed[key] = f"{type(error).__name__}: {error}"
                 # An untrained encoder may have no score: nothing depends on it.
-                results[key] = error.result if isinstance(error, FailedTasksError) else {"cells": [], "warnings": []}
+                if isinstance(error, FailedTasksError):
+                    results[key] = error.result
+                else:
+                    results[key], end = {"cells": [], "warnings": []}, live.stop  # there is no result to log
             bar.end(key)
-            (live.finish if results[key]["cells"] else live.stop)(key)
+            end(key)
     if live.unlogged:
         say_not_logged(len(live.unlogged), next(filter(None, live.unlogged.values()), ""))
     return results, failed

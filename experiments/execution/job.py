@@ -31,7 +31,7 @@ from experiments.results.provenance import UNKNOWN, environment
 from experiments.results.run_arrays import discard_arrays, save_arrays
 from experiments.results.run_card import write_card
 from experiments.results.run_result import RESULT
-from experiments.results.stored_scores import Inputs, Scoring, read_stored, still_valid, tasks_to_score
+from experiments.results.stored_scores import Inputs, Scoring, Stored, read_stored, still_valid, tasks_to_score
 from experiments.schema.study import pretrained_key, setting_of
 from experiments.schema.teachers import teachers_of
 from experiments.storage.retries import SHARE_SECONDS
@@ -137,8 +137,7 @@ def _execute(
         return done
     history = _train(job, execution, on_step, progress)
     started = time.monotonic()
-    inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
-    valid = still_valid(done, job.scorings, inputs)
+    inputs, valid = _valid_part(job, done, history, execution)
     for change in valid.changes:
         logger.warning("run %s: %s", job.key, change)
     discard_arrays(folder, valid.gone)
@@ -174,13 +173,18 @@ def _has_all_scores(job: Job, done: Mapping[str, Any], execution: ExecutionSetti
     """Whether a stored result has all that the job asks for, so that its weights are not needed."""
     folder = execution.store / job.key
     history = load_history(folder)
-    if not history or not {*job.rules} <= history.kept.keys():
+    if not history or not {*job.rules} <= history.kept.keys() or done.get("scale") != job.scale:
         return False
-    if done.get("scale") != job.scale:
-        return False
-    inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
-    valid = still_valid(done, job.scorings, inputs)
+    _, valid = _valid_part(job, done, history, execution)
     return not valid.changes and not any(tasks_to_score(each, valid.cells, folder) for each in job.scorings)
+
+
+def _valid_part(
+    job: Job, done: Mapping[str, Any], history: History, execution: ExecutionSettings
+) -> tuple[Inputs, Stored]:
+    """Return what the job's scores depend on now, and the part of a stored result that would be the same now."""
+    inputs = Inputs.of(job.scorings, {rule: kept.weights for rule, kept in history.kept.items()}, execution.data)
+    return inputs, still_valid(done, job.scorings, inputs)
 
 
 def _train(job: Job, execution: ExecutionSettings, on_step: OnStep | None, progress: Progress | None) -> History:

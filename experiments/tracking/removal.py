@@ -7,7 +7,6 @@ run's result goes first, because a sweep would record it again, and its line in 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from cse_core.run import is_key
 from experiments.results import csv_record
 from experiments.results.csv_record import CURVES_TABLE, MANUAL_RUNS, PAIRS_TABLE, RESULTS_TABLE, RUNS_TABLE
 from experiments.results.csv_table import Table
@@ -23,7 +23,6 @@ from experiments.results.run_result import RESULT
 from experiments.tracking.mlflow_log import Tracker
 
 ARRAYS = "figure_data"
-KEY = re.compile("[0-9a-f]{12}")
 TABLES = (PAIRS_TABLE, CURVES_TABLE, RESULTS_TABLE, RUNS_TABLE)  # in this order
 COLUMNS = {PAIRS_TABLE.name: ("first", "second")}  # that begin with keys, joined by +; in other tables, `key`
 
@@ -54,7 +53,7 @@ def traces_of(keys: Collection[str], mlruns: Path, store: Path, tracker: Tracker
     is no key is refused, as an empty one would name the folder of all runs.
     """
     for key in keys:
-        if not KEY.fullmatch(key):
+        if not is_key(key):
             raise ValueError(f"run {key!r}: expected its key, twelve hex digits, as in runs.csv")
     by_hand = mlruns / MANUAL_RUNS
     records = [folder for folder in record_folders(mlruns) if not own or folder == by_hand]
