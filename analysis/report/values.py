@@ -320,7 +320,6 @@ def _all_reproductions() -> str:
 
 SIMCSE, MEDIUM = "SimCSE BERT-base", "tuned-medium"
 MEDIUM_TEACHERS = "plan2-teachers", "teacher: wiki-medium's SimCSE"
-ON_SIX_LAYERS = ("rankcse", "whitenedcse", "compcse")  # methods of that comparison which are complete
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 FIRST_LAST = mean("rankcse-table2", "first-last avg BERT-base")
@@ -353,27 +352,27 @@ VALUES: dict[str, Value] = {
     ),
     **{
         f"medium.{name}.gain": _of_tuned(name, lambda _, tuned: _gain_by_tuning(tuned), comparison=MEDIUM)
-        for name in ("simcse", *ON_SIX_LAYERS)
+        for name in ("simcse", *TUNED)
     },
     "medium.simcse.gain.every": Value(_gain_over_every_published),
     "medium.simcse.lowest": Value(lambda record: min(cell(record, *MEDIUM_TEACHERS).scores.values(), default=None), 1),
     "medium.simcse.dev": _of_tuned("simcse", _dev_gain_by_tuning, comparison=MEDIUM),
     **{
         f"medium.{name}.detectable": _of_tuned(name, _detectable_when_tuned, digits=1, comparison=MEDIUM)
-        for name in ON_SIX_LAYERS
+        for name in TUNED
     },
-    **{f"medium.{name}.untuned": _of_tuned(name, _gain_untuned, comparison=MEDIUM) for name in ON_SIX_LAYERS},
+    **{f"medium.{name}.untuned": _of_tuned(name, _gain_untuned, comparison=MEDIUM) for name in TUNED},
     **{
         f"medium.{name}": _of_tuned(
             name, lambda compared, each: _tuned_gain(compared, each.entrant.name), comparison=MEDIUM
         )
-        for name in ON_SIX_LAYERS
+        for name in TUNED
     },
     **{
         f"medium.{name}.disjoint": _of_tuned(
             name, lambda compared, each: _tuned_gain(compared, each.entrant.name, -1), comparison=MEDIUM
         )
-        for name in ON_SIX_LAYERS
+        for name in TUNED
     },
     "tuned.rankcse.stsb": _tuned_on("rankcse", ("stsb",)),
     "tuned.rankcse.others": _tuned_on("rankcse", tuple(name for name in STS_TEST if name != "stsb")),

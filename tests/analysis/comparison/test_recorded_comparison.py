@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "analysis/tables/small/tuned.md").read_text()
 SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 FRESH = {f"search {i}": range(801 + 8 * i, 809 + 8 * i) for i in range(1, 5)}  # 801 to 808 have published settings
+ON_SIX_LAYERS = ("rankcse", "rankencoder", "whitenedcse", "compcse")
 
 
 def lines_of(name: str) -> pd.DataFrame:
@@ -181,9 +182,11 @@ def on_six_layers() -> dict[str, tuple[list[float], pd.Series]]:
     runs = runs[(runs["backbone"] == "wiki-medium") & runs["seed"].between(801, 810)].set_index("key")
     results = results[results["key"].isin(runs.index) & results["task"].isin(SETS)]
     results = results[(results["select"] == "stsb_dev") & (results["metric"] == "spearman.all")]
-    scores = 100 * results.groupby("key")["score"].mean()
+    # RankEncoder's published settings are scored with ranks; their scores by the cosine are beside them.
+    by_scorer = 100 * results.groupby(["key", "scorer"])["score"].mean().unstack()
+    scores = by_scorer.drop(columns="cosine").bfill(axis=1).iloc[:, 0].fillna(by_scorer["cosine"])
     found = {}
-    for method in ("simcse", "rankcse", "compcse", "whitenedcse"):
+    for method in ("simcse", *ON_SIX_LAYERS):
         by_seed = scores[runs.index[runs["method"] == method]].rename(runs["seed"]).sort_index()
         assert list(by_seed.index) == list(range(801, 811))
         found[method] = ([by_seed[[seed, seed + 1]].mean() for seed in range(803, 811, 2)], by_seed[[801, 802]])
@@ -194,12 +197,10 @@ def on_six_layers() -> dict[str, tuple[list[float], pd.Series]]:
     "name",
     [
         "simcse.gain",
-        *(f"{method}{of}" for method in ("rankcse", "compcse", "whitenedcse") for of in (".gain", "", ".untuned")),
+        *(f"{method}{of}" for method in ON_SIX_LAYERS for of in (".gain", "", ".untuned")),
     ],
 )
-def test_what_stage_c_found_so_far_is_recomputed(
-    name: str, on_six_layers: dict[str, tuple[list[float], pd.Series]]
-) -> None:
+def test_what_stage_c_found_is_recomputed(name: str, on_six_layers: dict[str, tuple[list[float], pd.Series]]) -> None:
     (winners, published), (theirs, their_published) = on_six_layers[name.split(".")[0]], on_six_layers["simcse"]
     ours, others = {
         "gain": (winners, published),
