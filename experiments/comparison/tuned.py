@@ -14,6 +14,7 @@ from experiments.comparison.entrants import entrant, measures_of, tasks_of, with
 from experiments.comparison.recorded import dev_scores
 from experiments.execution.job import Job
 from experiments.execution.plan import merge_jobs
+from experiments.plan.six_layers import on_six_layers
 from experiments.results import csv_record
 from experiments.schema.recipes import present, simcse_run
 from experiments.schema.rows import BASE
@@ -66,14 +67,7 @@ def tuned() -> Comparison:
 
 def tuned_medium() -> Comparison:
     """Return stage C: the settings that won in stage B, with three learning rates, on wiki-medium."""
-    small = SCALES["small"]
-    rescaled = {
-        **small.rescaled,
-        "whitenedcse": {BASE: {"groups": 128}},  # two channels in each, as in the paper
-        "compcse": {BASE: {"dims": 85}},  # a third of the dimensions, as in the paper
-    }
-    training = {**small.training, "max_steps": 256}  # one epoch, also for what won with two
-    scale = replace(small, backbones={BASE: WIKI_MEDIUM}, width=256, rescaled=rescaled, training=training)
+    scale = on_six_layers(SCALES["small"])
     measures = _measures(scale)
     return Comparison(
         name="tuned-medium",

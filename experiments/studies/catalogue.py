@@ -14,6 +14,7 @@ from experiments.plan import (
     plan_rankcse,
     plan_rankencoder,
     second_plan,
+    six_layers,
     stage_d,
 )
 from experiments.schema.scales import RELEASED, SCALES
@@ -48,7 +49,7 @@ PLANNED: dict[str, dict[str, StudyAt]] = {
 }
 EVERYTHING = ("all", *PLANNED)
 SECOND_PLAN = "plan2"  # experiments/PLAN2.md
-AT_SMALL = second_plan.STUDIES | first_plan_again.STUDIES
+AT_SMALL = second_plan.STUDIES | first_plan_again.STUDIES | six_layers.STUDIES
 # Studies that have a fixed scale, whichever scale the others are run at.
 OWN_SCALES = {
     "quickstart": SCALES["quickstart"],
