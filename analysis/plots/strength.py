@@ -23,16 +23,20 @@ MISSING = "not run"
 PUBLISHED = "BERT-base, published"
 ALIKE, TUNED = "same settings as SimCSE's", "tuned as SimCSE is"
 # From the weakest backbone to the strongest: its name, and its scale where the record has runs of the papers' methods.
-BACKBONES = {"wiki-tiny": "small", "wiki-medium": "", "minilm-remasked": "minilm", PUBLISHED: ""}
-# By scale and paper: the study, the row, and SimCSE's row to compare with.
+BACKBONES = {"wiki-tiny": "small", "wiki-medium": "small", "minilm-remasked": "minilm", PUBLISHED: ""}
+# By backbone and paper: the study, the row, and SimCSE's row to compare with.
 ROWS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {
-    "small": {
+    "wiki-tiny": {
         "RankCSE": ("plan2-first-plan", "ListNet, one epoch", "SimCSE, one epoch"),
         "RankEncoder": ("plan2-disjoint", "RankEncoder", "SimCSE"),
         "WhitenedCSE": ("plan2-whitening", "WhitenedCSE, dropout views", "SimCSE"),
         "CompCSE": ("plan2-first-plan", "CompCSE", "SimCSE, ten seeds"),
     },
-    "minilm": {
+    "wiki-medium": {
+        "WhitenedCSE": ("plan2-six-layers", "WhitenedCSE, dropout views", "SimCSE"),
+        "CompCSE": ("plan2-six-layers", "CompCSE", "SimCSE"),
+    },
+    "minilm-remasked": {
         "RankCSE": ("plan2-quality", "ListNet", "SimCSE"),
         "RankEncoder": ("plan2-quality", "RankEncoder", "SimCSE"),
         "WhitenedCSE": ("plan2-quality", "WhitenedCSE, dropout views", "SimCSE"),
@@ -71,7 +75,7 @@ def gains_by_strength(
     printed = {paper: Estimate(gain, Interval(gain - sd, gain + sd)) for paper, gain in printed_by_paper().items()}
     found = [Gain(paper, PUBLISHED, PUBLISHED, estimate) for paper, estimate in printed.items()]
     for backbone, scale in BACKBONES.items():
-        for paper, (study, row, base) in ROWS.get(scale, {}).items():
+        for paper, (study, row, base) in ROWS.get(backbone, {}).items():
             results = choose(study, scale)
             estimate = measure(results, contrast_of(results, row, base)).estimate
             scores = list(results.cells[base, COLUMN].scores.values())

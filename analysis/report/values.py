@@ -287,18 +287,24 @@ def _gain_by_tuning(tuned: Tuned, measure: int = 0) -> Estimate | None:
     return contrast_tests.difference(tuned.search_means(scores), scores[PUBLISHED], paired=False)
 
 
-def _gain_over_every_published(record: Record) -> Found:
-    """Return how far SimCSE's winners on wiki-medium are ahead of all runs of its published settings.
+def on_six_layers(method: str, *rows: tuple[str, str], published: bool = False) -> Value:
+    """Return how far a method's winners on wiki-medium are ahead of all runs of these rows, by study and label.
 
-    Two are of stage C, and three were trained as teachers for stage A.
+    With `published`, it is how far the method's published settings are ahead, in the two seeds beside the winners.
     """
-    teachers = cell(record, *MEDIUM_TEACHERS).scores
 
-    def gain(_: Summary, tuned: Tuned) -> Estimate | None:
-        scores = next(iter(tuned.measures.values()))
-        return contrast_tests.difference(tuned.search_means(scores), {**scores[PUBLISHED], **teachers}, paired=False)
+    def make(record: Record) -> Found:
+        cells = [cell(record, study, row) for study, row in rows]
+        others = {seed: score for each in cells for seed, score in each.scores.items()}
 
-    return _of_tuned("simcse", gain, comparison=MEDIUM).make(record)
+        def gain(_: Summary, tuned: Tuned) -> Estimate | None:
+            scores = next(iter(tuned.measures.values()))
+            ours = scores[PUBLISHED] if published else tuned.search_means(scores)
+            return contrast_tests.difference(ours, others, paired=False)
+
+        return None if any(each.missing for each in cells) else _of_tuned(method, gain, comparison=MEDIUM).make(record)
+
+    return Value(make, 1)
 
 
 def _dev_gain_by_tuning(_: Summary, tuned: Tuned) -> Estimate | None:
@@ -320,6 +326,11 @@ def _all_reproductions() -> str:
 
 SIMCSE, MEDIUM = "SimCSE BERT-base", "tuned-medium"
 MEDIUM_TEACHERS = "plan2-teachers", "teacher: wiki-medium's SimCSE"
+SIX_LAYERS = {
+    "simcse": ("plan2-six-layers", "SimCSE"),
+    "whitenedcse": ("plan2-six-layers", DROPOUT),
+    "compcse": ("plan2-six-layers", "CompCSE"),
+}
 ONE_EPOCH, EIGHT_EPOCHS = mean("plan-orders", "SimCSE", digits=2), mean("plan-losses", "SimCSE, 8 epochs")
 UNTRAINED_MEAN = mean("methods", "untrained, mean")
 FIRST_LAST = mean("rankcse-table2", "first-last avg BERT-base")
@@ -347,21 +358,29 @@ VALUES: dict[str, Value] = {
     "tuned.whitenedcse.chosen": _of_tuned("whitenedcse", lambda _, tuned: tuned.winners[1][1], digits=1),
     "tuned.whitenedcse.fresh": _of_tuned("whitenedcse", lambda _, tuned: tuned.search_means(tuned.dev)[1], digits=1),
     "medium.simcse": _of_tuned("simcse", _mean_of_searches, digits=1, comparison=MEDIUM),
-    "medium.simcse.published": _of_tuned(
-        "simcse", lambda compared, _: compared.published_baseline, digits=1, comparison=MEDIUM
-    ),
+    "medium.simcse.published": mean(*SIX_LAYERS["simcse"]),
     **{
         f"medium.{name}.gain": _of_tuned(name, lambda _, tuned: _gain_by_tuning(tuned), comparison=MEDIUM)
-        for name in ("simcse", *TUNED)
+        for name in ("rankcse", "rankencoder")
     },
-    "medium.simcse.gain.every": Value(_gain_over_every_published),
+    **{f"medium.{name}.gain": on_six_layers(name, place) for name, place in SIX_LAYERS.items()},
+    "medium.simcse.gain.every": on_six_layers("simcse", SIX_LAYERS["simcse"], MEDIUM_TEACHERS),
+    **{f"medium.{name}.over": on_six_layers(name, SIX_LAYERS["simcse"]) for name in TUNED},
     "medium.simcse.lowest": Value(lambda record: min(cell(record, *MEDIUM_TEACHERS).scores.values(), default=None), 1),
     "medium.simcse.dev": _of_tuned("simcse", _dev_gain_by_tuning, comparison=MEDIUM),
     **{
         f"medium.{name}.detectable": _of_tuned(name, _detectable_when_tuned, digits=1, comparison=MEDIUM)
         for name in TUNED
     },
-    **{f"medium.{name}.untuned": _of_tuned(name, _gain_untuned, comparison=MEDIUM) for name in TUNED},
+    **{
+        f"medium.{name}.untuned": on_six_layers(name, SIX_LAYERS["simcse"], published=True)
+        for name in ("rankcse", "rankencoder")
+    },
+    **{
+        f"medium.{name}.untuned{suffix}": welch(*SIX_LAYERS[name], SIX_LAYERS["simcse"][1], column)
+        for name in ("whitenedcse", "compcse")
+        for suffix, column in {"": STS, ".disjoint": DISJOINT}.items()
+    },
     **{
         f"medium.{name}": _of_tuned(
             name, lambda compared, each: _tuned_gain(compared, each.entrant.name), comparison=MEDIUM

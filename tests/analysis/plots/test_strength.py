@@ -10,6 +10,7 @@ from analysis.cells import Results, join
 from analysis.plots import strength
 from analysis.stats.estimate import t_estimate
 from analysis.verdicts.estimates import measure
+from cse_core.run import Run
 from experiments.results import csv_record
 from experiments.schema.contrasts import HEADLINES
 from experiments.studies.catalogue import single
@@ -54,8 +55,12 @@ def test_gains_stand_at_their_backbones_and_the_rest_is_not_run() -> None:
 
 
 def test_each_row_is_declared_and_beside_simcse() -> None:
-    for scale, papers in strength.ROWS.items():
-        assert list(papers) == list(HEADLINES)
+    for backbone, papers in strength.ROWS.items():
+        assert [paper for paper in HEADLINES if paper in papers] == list(papers)
         for study, row, base in papers.values():
-            assert {row, base} <= {each.label for each in choose(study, scale).study.rows}
+            rows = {each.label: each for each in choose(study, strength.BACKBONES[backbone]).study.rows}
+            for label in (row, base):
+                encoder = rows[label].encoder
+                assert isinstance(encoder, Run)
+                assert encoder.backbone.name == backbone
             assert base.startswith("SimCSE")

@@ -78,6 +78,21 @@ def test_the_second_plan_is_older_than_its_runs() -> None:
 
 
 @pytest.mark.slow
+def test_the_seeds_added_on_six_layers_were_planned_before_they_ran() -> None:
+    """Seeds 801 and 802 are stage C's, and were known."""
+    (study,) = choose_studies(["plan2-six-layers"], "small")
+    added = {key for row in study.rows for seed, key in row.keys().items() if seed in PLANNED_SEEDS}
+    results = csv_record.read_results("small")
+    results = results[results["key"].isin(added)]
+    assert results["key"].nunique() == len(added) == 15
+    page_at = page_in_history(ROOT, "experiments/PLAN2.md")
+    for commit in set(results["commit"].str.rstrip("+")):
+        page = page_at(commit)
+        assert page
+        assert "301 to\n305: `python experiments/sweep.py plan2-six-layers" in page
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["B", "C"])
 def test_the_text_of_a_comparison_is_that_of_the_commits_that_ran_it(stage: str) -> None:
     searches = csv_record.read_searches("small")
