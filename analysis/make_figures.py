@@ -145,8 +145,7 @@ def make_summaries(scale: str, *, mlruns: Path, figures: Path) -> list[Path]:
                 for paper, gain in gains.items()
                 if gain.estimate
             }
-            scored = {each.backbone: score for each in compared if (score := each.published_baseline) is not None}
-            written += save(strength(gains_by_strength(joined, estimates, scored)), figures / scale / STRENGTH)
+            written += save(strength(gains_by_strength(joined, estimates)), figures / scale / STRENGTH)
         for summary in (each for each in compared if len(each.tuned) > 1):
             for name, drawn in comparison_figures(summary).items():
                 written += save(drawn, figures / scale / f"{summary.comparison.name}-{name}")

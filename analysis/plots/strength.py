@@ -47,7 +47,8 @@ CAPTION = (
     "Points of the average of seven STS sets, with 95 % intervals over seeds, or over searches where both are tuned. "
     "Filled: tuned as SimCSE is, on wiki-medium both with what won on wiki-tiny; open: the same settings as SimCSE's; "
     "diamonds: published, with the deviation of one re-run of SimCSE-BERT-base from another. WhitenedCSE has the views "
-    "of its released code. RankEncoder has the paper's weight on minilm-remasked, 50 times that on wiki-tiny. "
+    "of its released code. Open circles of RankEncoder have the paper's weight on minilm-remasked, 50 times that on "
+    "wiki-tiny. On wiki-medium RankCSE and RankEncoder have too few seeds in the same settings. "
     "minilm-remasked descends from a supervised encoder. Below a backbone's name: SimCSE's score there in its "
     "published settings. wiki-mini has one seed, and is left out."
 )
@@ -64,13 +65,8 @@ class Gain:
     scored: float | None = None
 
 
-def gains_by_strength(
-    choose: Choose, tuned: Mapping[tuple[str, str], Estimate], scored: Mapping[str, float]
-) -> list[Gain]:
-    """Return the recorded and the published gains; `tuned` has the gains with equal tuning by (paper, backbone).
-
-    `scored` has the scores of SimCSE in its published settings in the comparisons with equal tuning, by backbone.
-    """
+def gains_by_strength(choose: Choose, tuned: Mapping[tuple[str, str], Estimate]) -> list[Gain]:
+    """Return the recorded and the published gains; `tuned` has the gains with equal tuning by (paper, backbone)."""
     sd = (summary(many_seeds(read_reproductions())).sd or 0.0) * math.sqrt(2)
     printed = {paper: Estimate(gain, Interval(gain - sd, gain + sd)) for paper, gain in printed_by_paper().items()}
     found = [Gain(paper, PUBLISHED, PUBLISHED, estimate) for paper, estimate in printed.items()]
@@ -81,9 +77,7 @@ def gains_by_strength(
             scores = list(results.cells[base, COLUMN].scores.values())
             if estimate and not results.cells[row, COLUMN].missing:  # no gain is looked at before its last run
                 found.append(Gain(paper, backbone, ALIKE, estimate, mean(scores) if scores else None))
-    return found + [
-        Gain(paper, backbone, TUNED, estimate, scored.get(backbone)) for (paper, backbone), estimate in tuned.items()
-    ]
+    return found + [Gain(paper, backbone, TUNED, estimate) for (paper, backbone), estimate in tuned.items()]
 
 
 def strength(gains: Sequence[Gain]) -> Figure:
@@ -92,8 +86,7 @@ def strength(gains: Sequence[Gain]) -> Figure:
     for axes, paper in zip(panels, HEADLINES, strict=True):
         _panel(axes, [gain for gain in gains if gain.paper == paper])
         axes.set_title(paper)
-    # Where both are known, the score of the runs with the same settings.
-    scored = {gain.backbone: f"\n{gain.scored:.1f}" for gain in reversed(gains) if gain.scored is not None}
+    scored = {gain.backbone: f"\n{gain.scored:.1f}" for gain in gains if gain.scored is not None}
     for axes in panels:
         axes.set_xticks(
             range(len(BACKBONES)), [f"{name.replace(', ', chr(10))}{scored.get(name, '')}" for name in BACKBONES]

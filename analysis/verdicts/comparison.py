@@ -85,12 +85,6 @@ class Summary:
         """The name of the encoder that all methods train."""
         return self.comparison.entrants[0].start.backbone.name
 
-    @property
-    def published_baseline(self) -> float | None:
-        """The mean of the baseline's published settings in the first measure."""
-        scores = self.tuned[0].measures[next(iter(self.comparison.measures))][PUBLISHED]
-        return mean(scores.values()) if scores else None
-
     def gain(self, name: str, measure: int = 0) -> Gain | None:
         """Return a method's gain in the first measure or another; None if it is the baseline or not compared."""
         return self.gains.get((name, list(self.comparison.measures)[measure]))

@@ -28,7 +28,15 @@ def published(scale: Scale) -> Study:
     six = on_six_layers(scale)
 
     def ours(label: str, method: str, **fields: str) -> Row:
-        return row(six, label, RUNS[method](six, BASE, **fields), BASE, None, seeds=SEEDS)
+        return row(
+            six,
+            label,
+            RUNS[method](six, BASE, **fields),
+            BASE,
+            None,
+            seeds=SEEDS,
+            note="wiki-medium in place of wiki-tiny",
+        )
 
     simcse = ours("SimCSE", "simcse")
     whitened = ours("WhitenedCSE, dropout views", "whitenedcse", views="dropout")
