@@ -144,7 +144,8 @@ def train_and_score(
     live = LiveLog(Tracker(options.mlruns), execution.store, lambda key: run_content(describe(jobs[key])))
     with closing(live), Bar({key: job.name for key, job in jobs.items()}) as bar:
         for key, job in jobs.items():
-            reporter, end = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0), live.finish
+            reporter = Reporter(job.eval_steps, partial(_show, bar, live, key), every=1.0)
+            end = live.finish
             try:
                 results[key] = execute(job, execution, on_step=reporter.step, progress=reporter.prepare)
             except (FailedTasksError, DivergedError) as error:
@@ -156,7 +157,8 @@ def train_and_score(
                 if isinstance(error, FailedTasksError):
                     results[key] = error.result
                 else:
-                    results[key], end = {"cells": [], "warnings": []}, live.stop  # there is no result to log
+                    results[key] = {"cells": [], "warnings": []}
+                    end = live.stop  # there is no result to log
             bar.end(key)
             end(key)
     if live.unlogged:
